@@ -1,0 +1,39 @@
+# Each target builds its own .venv on a machine that has only Python >= 3.11, make and git.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check bench clean
+
+$(VENV)/.base: pyproject.toml
+	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'perdure needs Python 3.11 or newer'"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet --group test --group check
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --group bench
+	touch $@
+
+demo: $(VENV)/.base  ## host 200 sessions through seven virtual days
+	$(BIN)/perdure demo
+
+check: $(VENV)/.test  ## lint, strict types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check  ## the checks and the whole suite
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.bench  ## ratios against peers and floors, measured in one run
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) dist build

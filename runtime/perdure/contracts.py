@@ -1,0 +1,273 @@
+"""The seams: what the layers above ask of the layers below, as protocols and frozen results.
+
+Storage and placement seams carry no assumption of one process (letters are plain records, a receipt
+means "in the owner's session file"); their single-process forms stand in `edges`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
+
+from perdure.records import Assistant, Block, Items, Message, ModelInfo, Record, ToolSpec, Usage
+
+# --- letters and placement ------------------------------------------------------------------------
+
+
+class Letter(Record):
+    """A message on its way to a session. `(sender, mid)` makes redelivery free."""
+
+    key: str
+    sender: str
+    mid: str
+    content: tuple[Block, ...]
+    arrived: int = 0
+    kind: Literal["external_user", "inter_session", "internal_system"] = "external_user"
+
+
+class Receipt(Record):
+    """The letter is in its owner's session file; `entry` is where. `repeated`: it was there already."""
+
+    key: str
+    sender: str
+    mid: str
+    entry: str
+    repeated: bool = False
+
+
+class Grant(Protocol):
+    """One ownership of one shard (a state folder)."""
+
+    @property
+    def shard(self) -> int: ...
+    @property
+    def token(self) -> int:
+        """Rises with every ownership; the epoch of lines written under it."""
+        ...
+
+    @property
+    def clean(self) -> bool:
+        """Whether the previous owner released properly."""
+        ...
+
+    def valid(self) -> bool:
+        """A clock read; never true again once false."""
+        ...
+
+
+class Placement(Protocol):
+    """Who owns what."""
+
+    def shard_of(self, key: str) -> int: ...
+    def grant(self, shard: int) -> Grant | None: ...
+    async def release(self, grant: Grant, *, clean: bool) -> None: ...
+
+
+class Post(Protocol):
+    """Every letter between sessions, tenants and hosts."""
+
+    async def send(self, letter: Letter, deadline: float) -> Receipt: ...
+
+
+# --- session files --------------------------------------------------------------------------------
+
+
+class Ack(Record):
+    """Proof that lines are in the file this owner still holds. `offset` is where the first begins."""
+
+    offset: int
+    size: int
+
+
+class SessionFile(Protocol):
+    """The only code that writes a session file or says "acknowledged"."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def append(self, lines: Sequence[bytes]) -> Ack:
+        """Write whole lines, look again who owns the file, then acknowledge.
+
+        Raises `Fenced` (another owner), `StorageFailed` (cut back, nothing written). Synchronous.
+        """
+        ...
+
+    def replace(self, build: Callable[[BinaryIO], None]) -> Ack:
+        """Rewrite through a temp file, fsync, rename: a new inode. Truncation, repair, take-over."""
+        ...
+
+    def close(self, *, handover: bool) -> None: ...
+
+
+class Blobs(Protocol):
+    """Evidence, images and segments: immutable bytes by SHA-256 (hex)."""
+
+    async def put(self, data: bytes) -> str: ...
+    async def get(self, digest: str) -> bytes: ...
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+class Request(Record):
+    """One model call, ready for the wire. `body` is the provider's whole JSON body, encoded once."""
+
+    body: bytes
+    model: ModelInfo
+    tokens: int = 0
+    session: str = ""
+
+
+class TextDelta(Record):
+    """More text of the answer."""
+
+    text: str
+
+
+class ThinkingDelta(Record):
+    """More of the model's reasoning."""
+
+    text: str
+
+
+class CallStarted(Record):
+    """The model began to ask for a tool."""
+
+    id: str
+    name: str
+
+
+class Answer(Record):
+    """The whole answer, last event of a stream. `stop` is in the session format's words."""
+
+    message: Assistant
+
+
+ModelEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | Answer
+
+
+class Model(Protocol):
+    """Streams one answer. Raises `ModelError`, and nothing else that is not a bug."""
+
+    @property
+    def info(self) -> ModelInfo: ...
+    def stream(self, request: Request) -> AsyncIterator[ModelEvent]: ...
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+class ToolOutput(Record):
+    """What a tool returns.
+
+    `content` is what the model sees; `details` is JSON for programs, never sent; `full` is the whole
+    output where `content` is only its structured summary: it is kept as evidence.
+    """
+
+    content: tuple[Block, ...]
+    is_error: bool = False
+    details: bytes | None = None
+    full: bytes | None = None
+
+
+@runtime_checkable
+class Recall(Protocol):
+    """Reads back what left the view: covered entries, evidence by hash, segments."""
+
+    async def recall(self, ref: str, start: int, length: int) -> str: ...
+    async def search(self, text: str, limit: int) -> str: ...
+
+
+class ToolContext(Protocol):
+    """What a tool may use: its workspace, the session's own past, and the one I/O policy."""
+
+    @property
+    def session(self) -> str: ...
+    @property
+    def workspace(self) -> Path: ...
+    @property
+    def recall(self) -> Recall: ...
+    async def run_blocking(self, work: Callable[[], Any]) -> Any:
+        """Run blocking work where the I/O policy wants it (a thread; inline under a virtual clock)."""
+        ...
+
+
+class Tool(Protocol):
+    """One tool. Errors a model should read are returned with `is_error`, not raised."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput: ...
+
+
+# --- context engines ------------------------------------------------------------------------------
+
+
+class EngineInfo(Record):
+    """Who an engine is. `owns_compaction` hands compaction over to it wholly."""
+
+    id: str
+    name: str
+    version: str = "1"
+    owns_compaction: bool = False
+
+
+class Assembled(Record):
+    """An engine's answer to `assemble`; `addition` goes just below the cache boundary."""
+
+    messages: Items
+    estimated_tokens: int = 0
+    addition: str = ""
+
+
+class EngineCompaction(Record):
+    """An engine's answer to `compact`."""
+
+    ok: bool
+    compacted: bool
+    reason: str = ""
+    summary: str = ""
+    first_kept: str = ""
+
+
+class EngineContext(Record):
+    """What every engine call is told: which session, its file, and the budget in tokens."""
+
+    session_id: str
+    session_key: str
+    session_file: str
+    token_budget: int
+
+
+@runtime_checkable
+class ContextEngine(Protocol):
+    """Required methods. Optional ones, looked up by name: `bootstrap`, `ingest_batch`, `after_turn`,
+    `maintain`, `prepare_subagent_spawn`, `on_subagent_ended`, `dispose`.
+    """
+
+    @property
+    def info(self) -> EngineInfo: ...
+    async def ingest(self, context: EngineContext, message: Message) -> bool: ...
+    async def assemble(self, context: EngineContext, messages: Items) -> Assembled: ...
+    async def compact(
+        self, context: EngineContext, delegate: Callable[[], Any], *, force: bool, instructions: str
+    ) -> EngineCompaction: ...
+
+
+# --- what a host tells its callers ----------------------------------------------------------------
+
+
+class Reply(Record):
+    """How a turn ended. `stop`: stop, length, aborted, error, overflow."""
+
+    key: str
+    text: str
+    stop: str
+    steps: int
+    usage: Usage
+    entries: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""All I/O of perdure: files, SQLite, models, tools, MCP, configuration, logging."""

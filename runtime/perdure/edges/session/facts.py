@@ -1,0 +1,133 @@
+"""Our own facts in a session file, and what waking a session yields.
+
+Facts ride in an extra field `perdure` of entries we write anyway, in `details.perdure` of compactions,
+else in off-chain `custom` entries; all are versioned (`v`), and an older reader refuses a newer one.
+"""
+
+from __future__ import annotations
+
+from perdure.contracts import Letter
+from perdure.records import Decision, Items, Record
+
+VERSION = 1
+RECENT_IDS = 1024  # redelivered message ids answered from the file itself; older ones from the index
+
+
+class Origin(Record):
+    """Which letter a `message` entry is: the acknowledgement of `(sender, mid)`."""
+
+    sender: str
+    mid: str
+    arrived: int = 0
+
+
+class Facts(Record):
+    """The `perdure` field of one message entry: `e` epoch, `inbox` origin, `decided` decisions."""
+
+    epoch: int = 0
+    origin: Origin | None = None
+    decisions: tuple[Decision, ...] = ()
+
+
+class Settings(Record):
+    """What the session runs with, as the latest entries say; `None` means the host's default."""
+
+    provider: str | None = None
+    model: str | None = None
+    thinking: str = "off"
+    engine: str | None = None
+
+
+class Pending(Record):
+    """A letter that is acknowledged and waits: the id of its `perdure.inbox` entry, and the letter."""
+
+    entry: str
+    letter: Letter
+
+
+class Seen(Record):
+    """A letter that became the `message` entry `entry` (or still waits in that inbox entry)."""
+
+    sender: str
+    mid: str
+    entry: str
+
+
+class Gap(Record):
+    """A hole in the chain: `child`'s parent `missing` is nowhere; `bridged_to` stands in for it."""
+
+    child: str
+    missing: str
+    bridged_to: str | None
+
+
+class Checkpoint(Record):
+    """What the tail of the file can't tell. Written with every compaction and before long sleeps.
+
+    `ranges` are byte ranges `(start, end)` that hold the live path: hints, verified by id on arrival.
+    `kept` is the first kept entry of the latest compaction, `None` where nothing is kept.
+    `prev` is the previous compaction's id. `covered_bytes` lie in the file but are covered.
+    """
+
+    v: int = VERSION
+    epoch: int = 0
+    leaf: str | None = None
+    settings: Settings = Settings()
+    name: str | None = None
+    pending: tuple[Pending, ...] = ()
+    recent: tuple[Seen, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    calibration: float = 1.0
+    compactions: int = 0
+    prev: str | None = None
+    kept: str | None = None
+    ranges: tuple[tuple[int, int], ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    covered_bytes: int = 0
+    pins: tuple[str, ...] = ()
+
+
+class PathEntry(Record):
+    """One entry of the live path: its head, and where its line stands (`start`, `end` without newline)."""
+
+    type: str
+    id: str
+    parent: str | None
+    start: int
+    end: int
+
+
+class Opened(Record):
+    """What waking yields. `entries` run from the first kept one to the leaf, configuration included.
+
+    `items` are the decoded view: a leading `Summary` (its entry is the compaction's id) if there is
+    one, then the messages. `resumed` lists entries for which an interrupted turn was already resumed,
+    as `(entry, epoch)`. `unread`: the view is far beyond the window and its older part was not read.
+    """
+
+    path: str
+    session_id: str
+    cwd: str
+    version: int
+    size: int
+    inode: int
+    leaf: str | None
+    entries: tuple[PathEntry, ...]
+    items: Items
+    compaction: str | None
+    settings: Settings
+    name: str | None
+    epoch: int
+    pending: tuple[Pending, ...]
+    recent: tuple[Seen, ...]
+    decisions: tuple[Decision, ...]
+    calibration: float
+    compactions: int
+    covered_bytes: int
+    gaps: tuple[Gap, ...] = ()
+    pins: tuple[str, ...] = ()
+    resumed: tuple[tuple[str, int], ...] = ()
+    since_checkpoint: int = 0
+    unread: bool = False
+    torn: bool = False
+    parent_session: str | None = None

@@ -1,0 +1,113 @@
+"""Every error of perdure, split by who must act. Each docstring says what the reader does now."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+
+class PerdureError(Exception):
+    """Base of all. Its text is one line for a person: what, where, what to do."""
+
+
+# --- the user must act ----------------------------------------------------------------------------
+
+
+class UsageError(PerdureError):
+    """A command or call was given something it can't take: correct it and call again."""
+
+
+class ConfigError(UsageError):
+    """A setting is unknown or out of range: the text names file, key and the accepted values."""
+
+
+class SessionNotFound(UsageError):
+    """No session of that key, or no file of that name: check the spelling (`perdure sessions list`)."""
+
+
+class MessageTooLarge(UsageError):
+    """This message alone can't fit the window: shorten it, attach a file, or use a larger model."""
+
+    def __init__(self, tokens: int, room: int) -> None:
+        super().__init__(
+            f"the message is about {tokens:,} tokens, the window leaves room for {room:,}: "
+            "shorten it, put the text in a file, or choose a model with a larger window"
+        )
+        self.tokens, self.room = tokens, room
+
+
+# --- the operator must act ------------------------------------------------------------------------
+
+
+class UnreadableFile(PerdureError):
+    """A file isn't a session we can make sense of: it was left as it is; `perdure doctor` says more."""
+
+
+class Locked(PerdureError):
+    """Another process holds the file or state folder: stop it, or work through it."""
+
+
+class StorageFailed(PerdureError):
+    """A write failed (full disk, I/O error) and was cut back; nothing was acknowledged. Retryable."""
+
+
+class Fenced(PerdureError):
+    """Another owner took the file over: nothing was acknowledged; send again, the new owner answers."""
+
+
+class UnknownEngine(ConfigError):
+    """No context engine of that id is registered: the text lists those that are."""
+
+
+# --- the caller should retry later ----------------------------------------------------------------
+
+
+class Busy(PerdureError):
+    """The session's mailbox or the host's budget is full: nothing was accepted; send again later."""
+
+
+class Closed(PerdureError):
+    """The host is stopping: nothing was accepted."""
+
+
+class Parked(PerdureError):
+    """The session crashed too often and is parked: an operator retries or drops it."""
+
+
+# --- the model or the context ---------------------------------------------------------------------
+
+ModelErrorKind: TypeAlias = Literal[
+    "overflow", "rate_limit", "overloaded", "server", "auth", "billing", "invalid", "not_found",
+    "transport", "timeout", "cut", "empty", "aborted", "unknown",
+]  # fmt: skip
+
+
+class ModelError(PerdureError):
+    """A model call failed. `kind` is the one classification every part of perdure acts on."""
+
+    RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "transport", "timeout", "cut", "empty"})
+
+    def __init__(
+        self, kind: ModelErrorKind, text: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(text)
+        self.kind, self.status, self.retry_after = kind, status, retry_after
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.kind in self.RETRYABLE
+
+
+class ContextOverflow(PerdureError):
+    """The request can't be brought under the window by the guard alone: compaction must act.
+
+    `floor` is the size in tokens of what can't be given up, by owner, when that alone is too large.
+    """
+
+    def __init__(self, tokens: int, limit: int, floor: dict[str, int] | None = None) -> None:
+        owners = ", ".join(f"{k} {v:,}" for k, v in (floor or {}).items())
+        super().__init__(
+            f"the request is about {tokens:,} tokens and the line is {limit:,}"
+            + (f"; what can't be given up: {owners}" if owners else "")
+        )
+        self.tokens, self.limit, self.floor = tokens, limit, floor or {}

@@ -1,0 +1,1 @@
+"""Generic actors: clock, mailboxes, dispatcher, jobs, pools, supervision. Has never heard of an agent."""
