@@ -142,9 +142,13 @@ class CallStarted(Record):
 
 
 class Answer(Record):
-    """The whole answer, last event of a stream. `stop` is in the session format's words."""
+    """The whole answer, last event of a stream.
+
+    `errors` names calls whose arguments could not be parsed: `(call id, what was wrong)`.
+    """
 
     message: Assistant
+    errors: tuple[tuple[str, str], ...] = ()
 
 
 ModelEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | Answer
@@ -271,3 +275,59 @@ class Reply(Record):
     usage: Usage
     entries: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+
+
+class TurnStarted(Record):
+    """Event: a turn began."""
+
+    key: str
+    turn: int
+
+
+class Said(Record):
+    """Event: more text of the answer."""
+
+    key: str
+    text: str
+
+
+class Thought(Record):
+    """Event: more of the model's reasoning."""
+
+    key: str
+    text: str
+
+
+class ToolStarted(Record):
+    """Event: a tool runs."""
+
+    key: str
+    call_id: str
+    name: str
+
+
+class ToolEnded(Record):
+    """Event: a tool has answered."""
+
+    key: str
+    call_id: str
+    name: str
+    is_error: bool
+
+
+class Notice(Record):
+    """Event: something a user should know of (`kind`: compaction, truncation, retry, repair …)."""
+
+    key: str
+    kind: str
+    text: str
+
+
+class TurnFinished(Record):
+    """Event: the agent rests."""
+
+    key: str
+    reply: Reply
+
+
+Event: TypeAlias = TurnStarted | Said | Thought | ToolStarted | ToolEnded | Notice | TurnFinished

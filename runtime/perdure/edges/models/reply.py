@@ -1,0 +1,73 @@
+"""What a script lets the model answer: blocks, timing, and the faults that real providers have."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from perdure.contracts import Request
+from perdure.records import Block, Record, Stop, Text, ToolCall, Usage
+
+Fault: TypeAlias = Literal[
+    "none", "rate_limit", "overloaded", "server", "overflow", "cut", "stall", "malformed_arguments",
+    "empty", "refusal", "auth", "billing",
+]  # fmt: skip
+
+
+class ScriptedReply(Record):
+    """One answer of a script.
+
+    `stop` None: "toolUse" where blocks hold a call, else "stop". `latency` is seconds before the first
+    token, `chunks` into how many pieces each text is streamed, `pace` seconds between two pieces.
+    `usage` replaces the counted one. Calls without an id and thinking without a signature are given one.
+    `malformed` is the raw text that fault "malformed_arguments" streams instead of a call's arguments;
+    `retry_after` goes with "rate_limit" and "overloaded" (seconds).
+    """
+
+    blocks: tuple[Block, ...] = ()
+    stop: Stop | None = None
+    usage: Usage | None = None
+    latency: float = 0.0
+    chunks: int = 1
+    pace: float = 0.0
+    fault: Fault = "none"
+    retry_after: float | None = None
+    malformed: str = '{"path": "notes.md", "text": "unfinished'
+
+
+Source: TypeAlias = Callable[[dict[str, Any], Request], ScriptedReply | Awaitable[ScriptedReply]]
+
+# fault → (status, error type, message) of the reply a provider would send before any token
+REFUSALS: dict[str, tuple[int, str, str]] = {
+    "rate_limit": (
+        429,
+        "rate_limit_error",
+        "This request would exceed your account's rate limit. Please try again later.",
+    ),
+    "overloaded": (529, "overloaded_error", "Overloaded"),
+    "server": (500, "api_error", "Internal server error"),
+    "auth": (401, "authentication_error", "invalid x-api-key"),
+    "billing": (
+        400,
+        "invalid_request_error",
+        "Your credit balance is too low to access the Anthropic API. "
+        "Please go to Plans & Billing to upgrade or purchase credits.",
+    ),
+}
+
+
+def say(text: str, **options: Any) -> ScriptedReply:
+    """An answer of one text."""
+    return ScriptedReply((Text(text),), **options)
+
+
+def call(name: str, /, ident: str = "", **arguments: Any) -> ToolCall:
+    """A call with its arguments as keywords; without `ident` the model gives it one."""
+    return ToolCall(ident, name, msgspec.json.encode(arguments))
+
+
+def fail(fault: Fault, **options: Any) -> ScriptedReply:
+    """A failing answer."""
+    return ScriptedReply(fault=fault, **options)
