@@ -1,0 +1,207 @@
+"""The guard: brings tool results under the lines of the window before every model call.
+
+Newest first, so that the cached prefix stays as it was sent. A result that no call has shown yet is
+trimmed to the room left, not blanked: else a tool loop would never read its own output. What was decided
+once is replayed byte for byte; a decision only ever gets stronger, and only where the lines ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perdure.context.changed import Changed
+from perdure.context.numbers import (
+    CHARS_PER_TOKEN_ESTIMATE,
+    IMAGE_CHAR_ESTIMATE,
+    UNSEEN_FLOOR_CHARS,
+    UNSEEN_LEAST_CHARS,
+    Limits,
+)
+from perdure.context.results import NO_IMAGES, image_notice, images_of, render, text_of
+from perdure.context.shorten import plan
+from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge
+from perdure.errors import ContextOverflow
+from perdure.records import Decision, Item, Items, LedgerLine, ToolResult, User
+
+_NOTHING: Mapping[str, Decision] = {}
+_TRIES = 6
+"""Rounds to find the length whose estimate fits: dense and plain stretches mix in one text."""
+
+
+def guard(
+    items: Items,
+    *,
+    fixed_tokens: int,
+    limits: Limits,
+    estimator: Estimator,
+    decided: Mapping[str, Decision] = _NOTHING,
+    unseen: frozenset[str] = frozenset(),
+    gauge: Gauge | None = None,
+) -> Changed:
+    """Bring a view under the lines.
+
+    `fixed_tokens`: system prompt and tool schemas. `decided`: by entry id, what earlier calls did.
+    `unseen`: entries that no call has shown. Raises `ContextOverflow` where the view stays over the
+    overflow line: compaction must act.
+    """
+    desk = _Desk(items, fixed_tokens, limits, estimator, decided, unseen, gauge or Gauge())
+    desk.replay_and_limit()
+    if desk.total > limits.total_chars:
+        desk.walk_newest_first()
+    if desk.total > limits.total_chars:
+        desk.share_what_is_left()
+    if desk.total > limits.overflow_chars:
+        raise desk.overflow()
+    return desk.changed()
+
+
+class _Desk:
+    """The work on one view: sizes in chars beside the items, and what was done so far."""
+
+    def __init__(
+        self,
+        items: Items,
+        fixed_tokens: int,
+        limits: Limits,
+        estimator: Estimator,
+        decided: Mapping[str, Decision],
+        unseen: frozenset[str],
+        gauge: Gauge,
+    ) -> None:
+        self.originals, self.items = items, list(items)
+        self.limits, self.estimator, self.decided, self.unseen = limits, estimator, decided, unseen
+        self.sizes = [estimator.chars(gauge.measure(item)) for item in items]
+        self.fixed = fixed_tokens * CHARS_PER_TOKEN_ESTIMATE
+        self.total = self.fixed + sum(self.sizes)
+        self.done: dict[int, tuple[Decision, str]] = {}
+
+    def replay_and_limit(self) -> None:
+        """Replay what was decided; a result over the single limit is shortened."""
+        for at, item in enumerate(self.originals):
+            if not isinstance(item.message, ToolResult):
+                continue
+            known = self.decided.get(item.entry)
+            if known is not None and known.form in ("shortened", "trimmed", "placeholder"):
+                self._put(at, known, "guard.replayed")
+            if _raw_size(self._result(at)) > self.limits.single_chars:
+                self._put(at, _single(item, self.limits.single_chars), "guard.single")
+
+    def walk_newest_first(self) -> None:
+        """Blank what calls have shown, trim what none has shown, until the total fits."""
+        for at in range(len(self.items) - 1, -1, -1):
+            over = self.total - self.limits.total_chars
+            if over <= 0:
+                return
+            if not isinstance(self.items[at].message, ToolResult):
+                continue
+            if self.items[at].entry in self.unseen:
+                self._trim(at, max(self.sizes[at] - over, UNSEEN_FLOOR_CHARS * RESULT_WEIGHT))
+            else:
+                self._blank(at)
+
+    def share_what_is_left(self) -> None:
+        """Nothing older can pay any more: the unseen results share the room evenly."""
+        fresh = [
+            at
+            for at, item in enumerate(self.items)
+            if isinstance(item.message, ToolResult) and item.entry in self.unseen
+        ]
+        room = self.limits.total_chars - self.total + sum(self.sizes[at] for at in fresh)
+        for left, at in zip(range(len(fresh), 0, -1), sorted(fresh, key=self.sizes.__getitem__), strict=True):
+            share = max(UNSEEN_LEAST_CHARS * RESULT_WEIGHT, room // left)
+            self._trim(at, share)
+            room -= self.sizes[at]
+
+    def overflow(self) -> ContextOverflow:
+        """The typed error. The floor is named by owner where it alone passes the line."""
+        tokens, line = -(-self.total // CHARS_PER_TOKEN_ESTIMATE), self.limits.overflow
+        last = max((at for at, item in enumerate(self.items) if isinstance(item.message, User)), default=-1)
+        newest = self.sizes[last] if last >= 0 else 0
+        newest += sum(
+            size
+            for item, size in zip(self.items, self.sizes, strict=True)
+            if isinstance(item.message, ToolResult) and item.entry in self.unseen
+        )
+        if self.fixed + newest <= self.limits.overflow_chars:
+            return ContextOverflow(tokens, line)
+        floor = {"system and tools": self.fixed, "newest turn": newest}
+        return ContextOverflow(tokens, line, {k: -(-v // CHARS_PER_TOKEN_ESTIMATE) for k, v in floor.items()})
+
+    def changed(self) -> Changed:
+        if not self.done:
+            return Changed(self.originals)
+        lines = tuple(self._line(at, *self.done[at]) for at in sorted(self.done))
+        new = tuple(
+            decision
+            for decision, rule in (self.done[at] for at in sorted(self.done))
+            if rule != "guard.replayed" and decision.key
+        )
+        return Changed(tuple(self.items), lines, new)
+
+    def _line(self, at: int, decision: Decision, rule: str) -> LedgerLine:
+        return LedgerLine(
+            entry=self.items[at].entry,
+            decision="placeholder" if decision.form == "placeholder" else "shortened",
+            rule=rule,
+            tokens=-(-self.sizes[at] // CHARS_PER_TOKEN_ESTIMATE),
+            zone="tail" if self.items[at].entry in self.unseen else "stable",
+        )
+
+    def _result(self, at: int) -> ToolResult:
+        message = self.items[at].message
+        assert isinstance(message, ToolResult)
+        return message
+
+    def _original(self, at: int) -> ToolResult:
+        message = self.originals[at].message
+        assert isinstance(message, ToolResult)
+        return message
+
+    def _put(self, at: int, decision: Decision, rule: str) -> None:
+        item = Item(self.items[at].entry, render(self._original(at), decision))
+        size = self.estimator.chars(Gauge().measure(item))
+        self.total += size - self.sizes[at]
+        self.items[at], self.sizes[at] = item, size
+        self.done[at] = (decision, rule)
+
+    def _blank(self, at: int) -> None:
+        decision = Decision(self.items[at].entry, "placeholder")
+        blank = Item(self.items[at].entry, render(self._original(at), decision))
+        if self.estimator.chars(Gauge().measure(blank)) < self.sizes[at]:
+            self._put(at, decision, "guard.total")
+
+    def _trim(self, at: int, room: int) -> None:
+        """Cut an unseen result so that its estimate is at most `room`, or as near as the notice allows."""
+        if self.sizes[at] <= room:
+            return
+        original, entry = self._original(at), self.items[at].entry
+        images = images_of(original)
+        value = NO_IMAGES if images and len(images) * IMAGE_CHAR_ESTIMATE * RESULT_WEIGHT > room // 2 else ""
+        text = text_of(original)
+        limit = min(len(text), self.limits.single_chars) if text else 0
+        for _ in range(_TRIES):
+            cut = plan(text, limit, entry)
+            decision = Decision(entry, "trimmed", cut.head, cut.tail, value)
+            size = self.estimator.chars(Gauge().measure(Item(entry, render(original, decision))))
+            if size <= room or not cut.head:
+                break
+            limit = min(limit - 1, int(limit * room / size))
+        if size < self.sizes[at]:
+            self._put(at, decision, "guard.unseen")
+
+
+def _raw_size(result: ToolResult) -> int:
+    """Raw characters, each image priced flat: what the single limit is drawn in."""
+    return len(text_of(result)) + len(images_of(result)) * IMAGE_CHAR_ESTIMATE
+
+
+def _single(item: Item, limit: int) -> Decision:
+    """Images stay if the text may keep half of the limit beside them."""
+    result = item.message
+    assert isinstance(result, ToolResult)
+    images, text = images_of(result), text_of(result)
+    price = len(images) * IMAGE_CHAR_ESTIMATE
+    dropped = bool(images) and price + min(len(text), limit // 2) > limit
+    room = limit - (len(image_notice(images, item.entry)) + 1 if dropped else price)
+    cut = plan(text, room, item.entry)
+    return Decision(item.entry, "shortened", cut.head, cut.tail, NO_IMAGES if dropped else "")
