@@ -63,8 +63,8 @@ def shorten(text: str, head: int, tail: int, ref: str = "") -> str:
     """
     known = parts(text)
     body = known.body
-    if head + tail >= len(body):
-        return text
+    if head + tail >= len(body) or (tail and body[head : len(body) - tail] == OMISSION_MARKER):
+        return text  # nothing is missing, or exactly this was done before
     kept = body[:head] + (OMISSION_MARKER + body[len(body) - tail :] if tail else "")
     return kept + notice(len(body) - head - tail + known.missing, known.ref or ref)
 

@@ -1,0 +1,62 @@
+"""Who takes how much of a window: identity, knowledge, history, tool results, and who gives way first.
+
+Identity is never sacrificed; each of the others has one step of the pipeline that cuts it.
+"""
+
+from __future__ import annotations
+
+from perdure.context.environment import Environment
+from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE, HISTORY_SHARE, IDENTITY_SHARE, KNOWLEDGE_SHARE
+from perdure.context.tokens import Estimator, measure
+from perdure.records import Items, Record, ToolResult
+
+
+class Budget(Record):
+    """Tokens of one request by source. `limit` is the line it may not pass (0.9 of the window)."""
+
+    identity: int
+    knowledge: int
+    history: int
+    tools: int
+    total: int
+    limit: int
+
+
+class Source(Record):
+    """One source of context: its lowest and highest share of the window, and what cuts it."""
+
+    name: str
+    least: float
+    most: float
+    cut_by: str
+
+
+INJECTION_ORDER = (
+    Source("identity", *IDENTITY_SHARE, "nothing: never sacrificed"),
+    Source("knowledge", *KNOWLEDGE_SHARE, "rank: the least relevant pieces are left out"),
+    Source("history", *HISTORY_SHARE, "compaction: early turns first"),
+    Source("tools", *HISTORY_SHARE, "guard (warm cache, newest first), pruning (cold cache, oldest first)"),
+)
+"""Identity before knowledge before history before tools; the last two share what is left."""
+
+SACRIFICE_ORDER = ("tools", "history", "knowledge")
+"""Old tool results give way first, then early turns, then workspace knowledge; identity never."""
+
+
+def measure_budget(items: Items, env: Environment, estimator: Estimator, fixed_tokens: int) -> Budget:
+    """The budget of a request with these items; `fixed_tokens` is the system prompt with tool schemas.
+
+    The four sources add up to the total: only the total is rounded, history takes the difference.
+    """
+    chars = [(isinstance(item.message, ToolResult), estimator.chars(measure(item.message))) for item in items]
+    tools = sum(size for is_result, size in chars if is_result) // CHARS_PER_TOKEN_ESTIMATE
+    view = -(-sum(size for _, size in chars) // CHARS_PER_TOKEN_ESTIMATE)
+    knowledge = min(env.knowledge_tokens, fixed_tokens)
+    return Budget(
+        identity=fixed_tokens - knowledge,
+        knowledge=knowledge,
+        history=view - tools,
+        tools=tools,
+        total=fixed_tokens + view,
+        limit=env.limits.overflow,
+    )

@@ -1,0 +1,160 @@
+"""Pruning: old tool results are trimmed, then cleared, when the provider's cache is cold anyway.
+
+Oldest first, because nothing is lost by changing a prefix that must be paid again; the last three
+assistant turns stay whole. Decided once: what was pruned stays pruned, byte for byte, warm or cold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from perdure.context import numbers
+from perdure.context.changed import Changed
+from perdure.context.graphemes import cut_after, cut_before
+from perdure.context.results import NO_IMAGES, images_of, render, text_of
+from perdure.context.tokens import Gauge
+from perdure.records import Assistant, Decision, Item, Items, LedgerLine, Record, ToolResult, User
+
+_NOTHING: Mapping[str, Decision] = {}
+
+
+class PruneSettings(Record):
+    """`ttl` in seconds; ratios are shares of the window in chars; tools are globs, deny wins."""
+
+    ttl: float = numbers.PRUNE_TTL_SECONDS
+    keep_last: int = numbers.PRUNE_KEEP_LAST_ASSISTANTS
+    soft_ratio: float = numbers.SOFT_TRIM_RATIO
+    hard_ratio: float = numbers.HARD_CLEAR_RATIO
+    soft_max: int = numbers.SOFT_TRIM_MAX_CHARS
+    head: int = numbers.SOFT_TRIM_HEAD_CHARS
+    tail: int = numbers.SOFT_TRIM_TAIL_CHARS
+    hard_clear: bool = True
+    least: int = numbers.MIN_PRUNABLE_TOOL_CHARS
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+    def prunable(self, tool: str) -> bool:
+        """Whether results of this tool may be pruned; no allow list means all."""
+        name = tool.strip().lower()
+        if _matches(name, self.deny):
+            return False
+        return not self.allow or _matches(name, self.allow)
+
+
+def prune(
+    items: Items,
+    settings: PruneSettings | None,
+    *,
+    window: int,
+    cache_age: float | None,
+    decided: Mapping[str, Decision] = _NOTHING,
+    unseen: frozenset[str] = frozenset(),
+    gauge: Gauge | None = None,
+) -> Changed:
+    """Replay what was pruned before and, where the cache is cold, prune what became old.
+
+    `cache_age`: seconds since the prefix was last sent, `None` if it never was (then nothing is cold).
+    Without settings only earlier decisions are replayed. What no call has shown is never pruned.
+    """
+    desk = _Desk(items, gauge or Gauge(), window * numbers.CHARS_PER_TOKEN_ESTIMATE)
+    desk.replay(decided)
+    if settings is None or cache_age is None or settings.ttl <= 0 or cache_age < settings.ttl:
+        return desk.changed()
+    old = _old(items, settings, decided, unseen)
+    if not old or desk.ratio() < settings.soft_ratio:
+        return desk.changed()
+    desk.soft_trim(old, settings)
+    if settings.hard_clear and desk.ratio() >= settings.hard_ratio and desk.worth(old) >= settings.least:
+        desk.hard_clear(old, settings)
+    return desk.changed()
+
+
+def _matches(name: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, glob.strip().lower()) for glob in globs if glob.strip())
+
+
+def _old(
+    items: Items, settings: PruneSettings, decided: Mapping[str, Decision], unseen: frozenset[str]
+) -> list[int]:
+    """Prunable results between the first user message and the protected assistant turns, oldest first."""
+    start = next((at for at, item in enumerate(items) if isinstance(item.message, User)), len(items))
+    assistants = [at for at, item in enumerate(items) if isinstance(item.message, Assistant)]
+    if settings.keep_last > len(assistants):
+        return []
+    end = assistants[-settings.keep_last] if settings.keep_last > 0 else len(items)
+    return [
+        at
+        for at in range(start, end)
+        if isinstance(message := items[at].message, ToolResult)
+        and settings.prunable(message.tool)
+        and items[at].entry not in unseen
+        and not _blank(decided.get(items[at].entry))
+    ]
+
+
+def _blank(decision: Decision | None) -> bool:
+    """Whether there is nothing left to take."""
+    return decision is not None and (
+        decision.form == "placeholder" or (decision.form == "pruned" and not decision.head)
+    )
+
+
+class _Desk:
+    """The work on one view, sizes in raw chars beside the items."""
+
+    def __init__(self, items: Items, gauge: Gauge, window_chars: int) -> None:
+        self.originals, self.items, self.window = items, list(items), window_chars
+        self.sizes = [gauge.measure(item).raw for item in items]
+        self.done: dict[int, tuple[Decision, str]] = {}
+
+    def ratio(self) -> float:
+        return sum(self.sizes) / self.window
+
+    def worth(self, old: list[int]) -> int:
+        """Raw chars that clearing could free."""
+        return sum(self.sizes[at] for at in old)
+
+    def replay(self, decided: Mapping[str, Decision]) -> None:
+        for at, item in enumerate(self.originals):
+            known = decided.get(item.entry)
+            if known is not None and known.form == "pruned" and isinstance(item.message, ToolResult):
+                self._put(at, known, "prune.replayed")
+
+    def soft_trim(self, old: list[int], settings: PruneSettings) -> None:
+        """Trim every long one. Images of old results go: they are the dearest and the least looked at."""
+        for at in old:
+            message = self.items[at].message
+            if at in self.done or not isinstance(message, ToolResult):
+                continue
+            text, images = text_of(message), images_of(message)
+            head, tail = len(text), 0
+            if len(text) > settings.soft_max and settings.head + settings.tail < len(text):
+                head = cut_before(text, settings.head)
+                tail = len(text) - cut_after(text, len(text) - settings.tail) if settings.tail else 0
+            if head < len(text) or images:
+                value = NO_IMAGES if images else ""
+                self._put(at, Decision(self.items[at].entry, "pruned", head, tail, value), "prune.soft")
+
+    def hard_clear(self, old: list[int], settings: PruneSettings) -> None:
+        for at in old:
+            if self.ratio() < settings.hard_ratio:
+                return
+            self._put(at, Decision(self.items[at].entry, "pruned"), "prune.hard")
+
+    def changed(self) -> Changed:
+        if not self.done:
+            return Changed(self.originals)
+        done = [(at, *self.done[at]) for at in sorted(self.done)]
+        lines = tuple(
+            LedgerLine(self.items[at].entry, "pruned", rule, -(-self.sizes[at] // 4)) for at, _, rule in done
+        )
+        new = tuple(decision for _, decision, rule in done if rule != "prune.replayed" and decision.key)
+        return Changed(tuple(self.items), lines, new)
+
+    def _put(self, at: int, decision: Decision, rule: str) -> None:
+        original = self.originals[at].message
+        assert isinstance(original, ToolResult)
+        self.items[at] = Item(self.items[at].entry, render(original, decision))
+        self.sizes[at] = Gauge().measure(self.items[at]).raw
+        self.done[at] = (decision, rule)
