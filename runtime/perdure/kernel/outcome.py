@@ -1,0 +1,47 @@
+"""How a job ended, as data. Exactly one of these reaches `on_end`, exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """It came to its end; `value` is what it returned."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It raised; a stray cancellation from a library counts as a failure of the job, not of the host."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """We cancelled it and it obeyed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """We cancelled it and it didn't obey within the grace: its later reports are refused by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A newer message of the same key took its place in the queue before it was begun."""
+
+
+Outcome: TypeAlias = Returned | Failed | Cancelled | Lost | Superseded
+
+
+def describe(outcome: object) -> str:
+    """One line for a bad end."""
+    return (
+        f"{type(outcome.error).__name__}: {outcome.error}"
+        if isinstance(outcome, Failed)
+        else type(outcome).__name__
+    )

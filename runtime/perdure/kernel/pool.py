@@ -1,0 +1,217 @@
+"""A supervised pool: serial per key, any free worker takes any key, bounded, and nothing parked while idle.
+
+Workers are permits, not tasks: a message that may run becomes a job. A worker that crashes costs its message
+one retry; after the second crash the message is a dead letter and its sender is told `Failed`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from perdure.kernel.deadlines import Timer
+from perdure.kernel.intensity import Breaker, Intensity
+from perdure.kernel.jobs import Job, Jobs, Report
+from perdure.kernel.outcome import Cancelled, Failed, Outcome, Superseded
+
+TRIES = 2  # a crash may be the moment's fault once
+FAULTS = Intensity(8, 60.0)  # crashes within a minute; one more opens the breaker
+REST = 15.0  # seconds an open breaker begins nothing
+DEAD = 256  # dead letters kept for listing
+
+Handler = Callable[[str, Any], Awaitable[Any]]
+OnDone = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that crashed its worker twice."""
+
+    key: str
+    message: Any
+    error: str
+    at: float
+
+
+class Permits:
+    """A number of things that may happen at once, shared by several pools (calls to one model, say)."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
+        self._pools: list[Pool] = []
+
+    def join(self, pool: Pool) -> None:
+        """This pool wants to know when one comes back."""
+        self._pools.append(pool)
+
+    def take(self) -> bool:
+        """One, if there is one."""
+        if self.used >= self.limit:
+            return False
+        self.used += 1
+        return True
+
+    def give(self) -> None:
+        """One back; the pools that waited longest look first."""
+        self.used -= 1
+        for pool in self._pools:
+            if self.used >= self.limit:
+                return
+            pool.pump()
+        self._pools.append(self._pools.pop(0))
+
+
+class _Letter:
+    __slots__ = ("key", "message", "on_done", "tries")
+
+    def __init__(self, key: str, message: Any, on_done: OnDone | None) -> None:
+        self.key, self.message, self.on_done, self.tries = key, message, on_done, 0
+
+
+class Pool:
+    """`submit` and `pump` never wait; results come by `on_done(outcome)`, exactly once a message."""
+
+    def __init__(
+        self,
+        name: str,
+        jobs: Jobs,
+        report: Report,
+        handler: Handler,
+        *,
+        workers: int = 4,
+        queue_bound: int = 1024,
+        permits: Permits | None = None,
+        merge: Literal["newest"] | None = None,
+        faults: Intensity = FAULTS,
+        rest: float = REST,
+    ) -> None:
+        self.name, self.workers, self.queue_bound = name, workers, queue_bound
+        self._jobs, self._report, self._handler, self._merge = jobs, report, handler, merge
+        self._permits = permits
+        if permits is not None:
+            permits.join(self)
+        self.breaker = Breaker(faults, rest)
+        self._waiting: dict[str, deque[_Letter]] = {}
+        self._turn: deque[str] = deque()  # keys that may run, each once, in order of arrival
+        self._busy: dict[str, Job] = {}
+        self._timer: Timer | None = None
+        self.queued = self.done = self.crashed = self.refused = 0
+        self.dead: deque[DeadLetter] = deque(maxlen=DEAD)
+
+    @property
+    def busy(self) -> int:
+        """Messages being worked on."""
+        return len(self._busy)
+
+    def submit(self, key: str, message: Any, on_done: OnDone | None = None) -> bool:
+        """Queue it behind what this key already has. False: full or stopping; nothing was accepted."""
+        lane = self._waiting.get(key)
+        if self._merge == "newest" and lane and not lane[-1].tries:
+            old, lane[-1] = lane[-1], _Letter(key, message, on_done)
+            self._tell(old, Superseded())
+            return True
+        if self.queued >= self.queue_bound or self._jobs.closed:
+            self.refused += 1
+            return False
+        if lane is None:
+            lane = self._waiting[key] = deque()
+            if key not in self._busy:
+                self._turn.append(key)
+        lane.append(_Letter(key, message, on_done))
+        self.queued += 1
+        self.pump()
+        return True
+
+    def pump(self) -> None:
+        """Begin whatever may begin now."""
+        while self._turn and len(self._busy) < self.workers and not self._jobs.closed:
+            now = self._jobs.clock.now()
+            if not self.breaker.allow(now):
+                self._later(now)
+                return
+            if self._permits is not None and not self._permits.take():
+                return
+            self._begin(self._turn.popleft())
+
+    def _later(self, now: float) -> None:
+        at = self.breaker.reopens()
+        if at is not None and at > now and self._timer is None:
+            self._timer = self._jobs.clock.call_at(at, self._reopened)
+
+    def _reopened(self) -> None:
+        self._timer = None
+        self.pump()
+
+    def _begin(self, key: str) -> None:
+        lane = self._waiting[key]
+        letter = lane.popleft()
+        if not lane:
+            del self._waiting[key]
+        self.queued -= 1
+        letter.tries += 1
+
+        def ended(_: Job, outcome: Outcome) -> None:
+            self._ended(letter, outcome)
+
+        self._busy[key] = self._jobs.start(
+            f"{self.name}:{key}", self._handler, key, letter.message, on_end=ended
+        )
+
+    def _ended(self, letter: _Letter, outcome: Outcome) -> None:
+        self._busy.pop(letter.key, None)
+        if self._permits is not None:
+            self._permits.give()
+        if isinstance(outcome, Failed):
+            self._crash(letter, outcome)
+        else:
+            self.breaker.worked()
+            self.done += 1
+            self._tell(letter, outcome)
+        if letter.key in self._waiting and letter.key not in self._busy and letter.key not in self._turn:
+            self._turn.append(letter.key)
+        self.pump()
+
+    def _crash(self, letter: _Letter, outcome: Failed) -> None:
+        self.crashed += 1
+        now = self._jobs.clock.now()
+        self._report(
+            "pool.crashed",
+            {"pool": self.name, "key": letter.key, "error": outcome.error, "try": letter.tries},
+        )
+        if self.breaker.broke(now):
+            self._report("pool.opened", {"pool": self.name, "until": self.breaker.reopens()})
+        if letter.tries < TRIES and not self._jobs.closed:
+            self._waiting.setdefault(letter.key, deque()).appendleft(letter)
+            self.queued += 1
+            return
+        self.dead.append(DeadLetter(letter.key, letter.message, repr(outcome.error), now))
+        self._report("pool.dead_letter", {"pool": self.name, "key": letter.key, "error": outcome.error})
+        self._tell(letter, outcome)
+
+    def _tell(self, letter: _Letter, outcome: Outcome) -> None:
+        if letter.on_done is not None:
+            try:
+                letter.on_done(outcome)
+            except Exception as exc:
+                self._report("pool.on_done_failed", {"pool": self.name, "key": letter.key, "error": exc})
+
+    def cancel(self, key: str) -> None:
+        """Forget what this key has queued and stop what is worked on for it."""
+        lane = self._waiting.pop(key, None)
+        if lane is not None:
+            self.queued -= len(lane)
+            if key in self._turn:
+                self._turn.remove(key)
+            for letter in lane:
+                self._tell(letter, Cancelled())
+        if key in self._busy:
+            self._busy[key].cancel()
+
+    def stop(self) -> None:
+        """Tell everyone queued that it won't happen; what is worked on is stopped with the other jobs."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for key in list(self._waiting):
+            self.cancel(key)
