@@ -1,0 +1,166 @@
+"""Gives a name a new inode without losing what is still being written to the old one.
+
+temp file beside it → fsync → a second name for the old inode → rename → fsync of the folder → re-read
+the old inode behind what was copied and append it → drop the second name. A writer that looks after its
+write whether the name still leads to its inode, and only then acknowledges, can't lose a line to this:
+if it saw the old inode, its write came before the rename and the re-read holds it. The second name keeps
+that tail through a crash between rename and re-read; `finish` completes such a swap.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from perdure.records import Record
+
+_COPY = 1 << 22
+_MARK = ".perdure-old."
+
+
+class Swapped(Record):
+    """The new inode of a name, its size, and how many late bytes of the old inode it took over."""
+
+    inode: int
+    size: int
+    late: int
+
+
+class Staged(Record):
+    """A finished temp file that stands for the first `base` bytes of the session file."""
+
+    temp: str
+    base: int
+    size: int
+
+
+def stage(
+    path: Path, old_fd: int, base: int, token: int, build: Callable[[BinaryIO], None], *, sync: bool
+) -> Staged:
+    """Build the new content in a temp file beside `path`, with its mode. Removed again if that fails."""
+    temp = path.with_name(f"{path.name[:180]}.{token:x}.tmp")
+    temp.unlink(missing_ok=True)
+    fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        _same_rights(old_fd, fd)
+        with os.fdopen(os.dup(fd), "wb") as out:
+            build(out)
+        if sync:
+            os.fsync(fd)
+        return Staged(os.fspath(temp), base, os.fstat(fd).st_size)
+    except BaseException:
+        temp.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(fd)
+
+
+def commit(path: Path, old_fd: int, staged: Staged, *, sync: bool) -> Swapped:
+    """Put the staged file in the place of `path`, then carry over what the old inode got meanwhile."""
+    kept = path.with_name(f"{path.name[:180]}{_MARK}{staged.base:x}.{staged.size:x}")
+    kept.unlink(missing_ok=True)
+    try:
+        os.link(path, kept)
+    except OSError:
+        pass  # a file system without links: only a crash of both writers at once could lose the tail
+    os.rename(staged.temp, path)
+    if sync:
+        sync_folder(path.parent)
+    new_fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        late = _carry(old_fd, staged.base, new_fd, sync=sync)
+        kept.unlink(missing_ok=True)
+        status = os.fstat(new_fd)
+        return Swapped(status.st_ino, status.st_size, late)
+    finally:
+        os.close(new_fd)
+
+
+def finish(path: Path, *, sync: bool) -> int:
+    """Complete swaps that a crash interrupted; how many late bytes were carried over. Owner only."""
+    late = 0
+    for kept in sorted(path.parent.glob(f"{_literal(path.name[:180])}{_MARK}*")):
+        base, size = (int(part, 16) for part in kept.name.rsplit(".", 2)[1:])
+        if not os.path.samefile(kept, path):
+            late += _recover(kept, base, path, size, sync=sync)
+        kept.unlink()
+    return late
+
+
+def copier(fd: int, size: int) -> Callable[[BinaryIO], None]:
+    """A `build` that copies the first `size` bytes of `fd`."""
+
+    def build(out: BinaryIO) -> None:
+        at = 0
+        while at < size:
+            block = os.pread(fd, min(_COPY, size - at), at)
+            if not block:
+                raise OSError(5, "the file became shorter while it was copied")
+            out.write(block)
+            at += len(block)
+
+    return build
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _carry(old_fd: int, base: int, new_fd: int, *, sync: bool) -> int:
+    late = _read(old_fd, base)
+    if late:
+        write_all(new_fd, late if late.endswith(b"\n") else late + b"\n")
+        if sync:
+            os.fsync(new_fd)
+    return len(late)
+
+
+def _recover(kept: Path, base: int, path: Path, size: int, *, sync: bool) -> int:
+    old_fd = os.open(kept, os.O_RDONLY | os.O_CLOEXEC)
+    new_fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        late, there = _read(old_fd, base), _read(new_fd, size)
+        if not late or there.startswith(late):
+            return 0
+        if late.startswith(there):  # the crash cut the carrying short: a part of what comes now
+            os.ftruncate(new_fd, size)
+        return _carry(old_fd, base, new_fd, sync=sync)
+    finally:
+        os.close(old_fd)
+        os.close(new_fd)
+
+
+def _read(fd: int, start: int) -> bytes:
+    parts, at = [], start
+    while block := os.pread(fd, _COPY, at):
+        parts.append(block)
+        at += len(block)
+    return b"".join(parts)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`; an error leaves what was written."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _same_rights(old_fd: int, new_fd: int) -> None:
+    status = os.fstat(old_fd)
+    os.fchmod(new_fd, status.st_mode & 0o7777)
+    if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+        try:
+            os.fchown(new_fd, status.st_uid, status.st_gid)
+        except PermissionError:
+            pass  # only root may give a file away; ours stays ours
+
+
+def _literal(name: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
