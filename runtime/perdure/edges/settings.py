@@ -1,0 +1,228 @@
+"""What can be configured: frozen records that are at once the schema, the defaults and the result.
+
+A table of named things (`[channels.telegram]`) is a tuple of records with a `name`; a table of free
+text (`env`) is a tuple of pairs. OpenClaw's camelCase is accepted for every key.
+Zero means "the built-in rule" where a number is derived from the model's window.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta
+
+from perdure.records import Record
+
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Share: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high"]
+
+
+class HostSettings(Record):
+    """`[host]`: limits of one process. Memory is what awake sessions may own together."""
+
+    durability: Literal["process", "power"] = "process"
+    memory_mb: Positive = 512
+    turns: Positive = 64
+    workers: Positive = 4
+    mailbox: Positive = 64
+    idle_seconds: Seconds = 300.0
+    tool_timeout_seconds: Seconds = 600.0
+    parallel_tools: Positive = 8
+    force_network_fs: bool = False
+
+
+class ModelSettings(Record):
+    """`[models]`: which model answers and how calls are retried. `window` overrides the model's own."""
+
+    default: str = ""
+    fallback: tuple[str, ...] = ()
+    window: Annotated[int, Meta(ge=0, le=100_000_000)] = 0
+    max_tokens: Count = 0
+    thinking: Thinking = "off"
+    cache: Literal["none", "short", "long"] = "short"
+    retries: Annotated[int, Meta(ge=0, le=20)] = 4
+    timeout_seconds: Seconds = 600.0
+    idle_timeout_seconds: Seconds = 60.0
+
+
+class CompactionSettings(Record):
+    """`[compaction]`: when the history is summarised, and by which rules."""
+
+    trigger: Literal["auto", "manual"] = "auto"
+    model: str = ""
+    threshold_tokens: Count = 0
+    keep_tokens: Count = 0
+    soft_tokens: Count = 0
+    identifier_policy: Literal["strict", "off", "custom"] = "strict"
+    identifier_instructions: str = ""
+    instructions: str = ""
+    flush_memory: bool = True
+    idle: bool = True
+    max_entries: Positive = 5_000
+    max_mb: Positive = 8
+    truncate: bool = True
+    truncate_mb: Positive = 2
+    timeout_seconds: Seconds = 900.0
+
+
+class GuardSettings(Record):
+    """`[guard]`: the seed's three lines as shares of the window; evidence in KiB of text."""
+
+    total: Share = 0.75
+    overflow: Share = 0.9
+    single: Share = 0.5
+    evidence_kib: Positive = 256
+
+
+class PruningSettings(Record):
+    """`[pruning]`: trimming of old tool results when the cache is cold."""
+
+    mode: Literal["auto", "on", "off"] = "auto"
+    ttl_seconds: Seconds = 300.0
+    keep_last_assistants: Count = 3
+    soft_trim_ratio: Share = 0.3
+    hard_clear_ratio: Share = 0.5
+    hard_clear: bool = True
+    min_chars: Count = 50_000
+    soft_chars: Positive = 4_000
+    head_chars: Count = 1_500
+    tail_chars: Count = 1_500
+
+
+class DirectSettings(Record):
+    """`[channels.<name>.dms.<peer>]`: one direct message's own limit, in user turns."""
+
+    name: str
+    history_limit: Count | None = None
+
+
+class ChannelSettings(Record):
+    """`[channels.<name>]`: how many user turns of history a model sees; unset is unlimited."""
+
+    name: str
+    history_limit: Count | None = None
+    dm_history_limit: Count | None = None
+    dms: tuple[DirectSettings, ...] = ()
+
+
+class ExecSettings(Record):
+    """`[tools.exec]`: off unless allowed. `ask` needs somebody to ask; `-m` asks nobody, so refuses.
+
+    `allow` patterns name a command or its beginning (`git`, `git status`, `make *`); with any, nothing
+    else runs and no shell is used. `deny` wins over `allow`. `pass_env` names variables kept although
+    their name or value looks like a secret. Zero switches a limit off.
+    """
+
+    mode: Literal["off", "ask", "on"] = "off"
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    timeout_seconds: Seconds = 120.0
+    max_timeout_seconds: Seconds = 1_800.0
+    cpu_seconds: Count = 1_800
+    memory_mb: Count = 0
+    file_mb: Count = 1_024
+    open_files: Count = 1_024
+    output_mb: Annotated[int, Meta(ge=1, le=256)] = 16
+    pass_env: tuple[str, ...] = ()
+
+
+class ToolSettings(Record):
+    """`[tools]`: which tools are offered (`allow` empty: all), and where they work."""
+
+    workspace: str = ""
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    exec: ExecSettings = ExecSettings()
+
+
+class McpSettings(Record):
+    """`[mcp.<name>]`: one server, started as `command` (stdio) or reached at `url` (streamable HTTP)."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Pairs = ()
+    cwd: str = ""
+    url: str = ""
+    headers: Pairs = ()
+    enabled: bool = True
+    connect_seconds: Seconds = 30.0
+    timeout_seconds: Seconds = 120.0
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class SlotSettings(Record):
+    """`[plugins.slots]`: which plugin fills a slot (`contextEngine` is accepted too)."""
+
+    context_engine: str = "legacy"
+    memory: str = "memory-core"
+    compaction_trigger: str = "default"
+
+
+class PluginSettings(Record):
+    """`[plugins]`: `strict` refuses a missing or broken engine instead of falling back to legacy."""
+
+    slots: SlotSettings = SlotSettings()
+    strict: bool = False
+    deadline_seconds: Seconds = 30.0
+
+
+class HeartbeatSettings(Record):
+    """`[heartbeat]`: a regular turn without a user; `every_minutes` 0 is off."""
+
+    every_minutes: Count = 0
+    prompt: str = ""
+    ack_max_chars: Count = 300
+    section: bool = True
+
+
+class PromptSettings(Record):
+    """`[prompt]`: the system prompt. `override` replaces all of it; caps are in characters."""
+
+    override: str = ""
+    documentation: str = ""
+    bootstrap_max_chars: Positive = 20_000
+    bootstrap_total_max_chars: Positive = 150_000
+    knowledge_share: Annotated[float, Meta(ge=0, le=0.1)] = 0.08
+    skills: bool = True
+
+
+class AgentSettings(Record):
+    """`[agents.<name>]`: what one agent has of its own; empty takes the general setting."""
+
+    name: str
+    workspace: str = ""
+    model: str = ""
+    thinking: Thinking | None = None
+    identity: str = ""
+
+
+class LogSettings(Record):
+    """`[log]`: `<state>/runtime.log`, rotated at `max_mb`, with `keep` old files."""
+
+    level: Literal["debug", "info", "warning", "error", "off"] = "info"
+    max_mb: Positive = 16
+    keep: Annotated[int, Meta(ge=0, le=100)] = 3
+
+
+class Settings(Record):
+    """The whole configuration."""
+
+    host: HostSettings = HostSettings()
+    models: ModelSettings = ModelSettings()
+    compaction: CompactionSettings = CompactionSettings()
+    guard: GuardSettings = GuardSettings()
+    pruning: PruningSettings = PruningSettings()
+    channels: tuple[ChannelSettings, ...] = ()
+    tools: ToolSettings = ToolSettings()
+    mcp: tuple[McpSettings, ...] = ()
+    plugins: PluginSettings = PluginSettings()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
+    prompt: PromptSettings = PromptSettings()
+    agents: tuple[AgentSettings, ...] = ()
+    log: LogSettings = LogSettings()
