@@ -66,7 +66,9 @@ class Checkpoint(Record):
 
     `ranges` are byte ranges `(start, end)` that hold the live path: hints, verified by id on arrival.
     `kept` is the first kept entry of the latest compaction, `None` where nothing is kept.
-    `prev` is the previous compaction's id. `covered_bytes` lie in the file but are covered.
+    `prev` is the previous compaction's id; of a checkpoint that is no compaction's, the latest one's.
+    `compactions` counts the one that carries it. `covered_bytes` lie in the file but are covered.
+    `session` is the header's id: a copied file has no part in `pending` and `recent`.
     """
 
     v: int = VERSION
@@ -85,6 +87,7 @@ class Checkpoint(Record):
     gaps: tuple[Gap, ...] = ()
     covered_bytes: int = 0
     pins: tuple[str, ...] = ()
+    session: str = ""
 
 
 class PathEntry(Record):
@@ -103,6 +106,9 @@ class Opened(Record):
     `items` are the decoded view: a leading `Summary` (its entry is the compaction's id) if there is
     one, then the messages. `resumed` lists entries for which an interrupted turn was already resumed,
     as `(entry, epoch)`. `unread`: the view is far beyond the window and its older part was not read.
+    A hole is visible in `items`: a `Custom` of kind `perdure.gap` with no entry stands where it is.
+    `searched` is false where the part before the view was not searched yet for settings, name and
+    letters (a file without a checkpoint of ours): `tail.search` completes it.
     """
 
     path: str
@@ -131,3 +137,4 @@ class Opened(Record):
     unread: bool = False
     torn: bool = False
     parent_session: str | None = None
+    searched: bool = True

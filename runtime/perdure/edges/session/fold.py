@@ -1,0 +1,122 @@
+"""What a session knows beside its branch: the newest checkpoint, and every fact written after it.
+
+Facts belong to the file, not to a branch. Whether a file is read whole or from its tail, the same facts
+after the same checkpoint are folded in file order, so that both ways end alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.context.dag import COMPACTION, Node
+from perdure.edges.session import own
+from perdure.edges.session.decode import WireEntry, decode_entry
+from perdure.edges.session.facts import RECENT_IDS, Checkpoint, Pending, Seen
+from perdure.records import Decision
+
+
+def tells(node: Node) -> bool:
+    """Whether an entry may carry a fact that `Known` keeps."""
+    return node.epoch >= 0 or node.type in {COMPACTION, "session_info"} or node.off_chain
+
+
+def may_carry_checkpoint(node: Node) -> bool:
+    """Whether it is worth decoding an entry to look for a checkpoint of ours."""
+    if node.type == COMPACTION:
+        return node.epoch >= 0
+    return node.off_chain and node.custom == "perdure.checkpoint"
+
+
+def epochs_of(nodes: Iterable[Node], at_least: int = 0) -> tuple[int, list[Node]]:
+    """The highest epoch, and the lines of an owner that had already lost the file when it wrote them."""
+    stale: list[Node] = []
+    for node in nodes:
+        if 0 <= node.epoch < at_least:
+            stale.append(node)
+        at_least = max(at_least, node.epoch)
+    return at_least, stale
+
+
+class Known:
+    """The facts of a file up to now. Feed it entries in file order, after the checkpoint it began with."""
+
+    def __init__(self, session: str, checkpoint: Checkpoint | None = None, at: int = -1) -> None:
+        base = checkpoint or Checkpoint()
+        self.session = session
+        self.at = at  # where the checkpoint's line ends; -1 without one
+        self.checkpoint = base
+        self.name = base.name
+        self.named = checkpoint is not None
+        self.epoch = base.epoch
+        self.compactions = base.compactions
+        self.resumed: list[tuple[str, int]] = []
+        mine = base.session in {"", session}
+        self._pending = {(p.letter.sender, p.letter.mid): p for p in (base.pending if mine else ())}
+        self._recent = {(s.sender, s.mid): s for s in (base.recent if mine else ())}
+        self._decisions = {d.key: d for d in base.decisions}
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """Letters acknowledged and not yet taken, in their order of arrival."""
+        return tuple(self._pending.values())
+
+    @property
+    def recent(self) -> tuple[Seen, ...]:
+        """The newest letters, oldest first."""
+        return tuple(self._recent.values())[-RECENT_IDS:]
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The last decision about each key."""
+        return tuple(self._decisions.values())
+
+    def add(self, node: Node, raw: bytes) -> None:
+        """One entry for which `tells` holds."""
+        entry = decode_entry(raw)
+        self.epoch = max(self.epoch, node.epoch)
+        match node.type:
+            case "compaction":
+                self.compactions += 1
+                own.compaction_facts(entry)
+            case "session_info":
+                self.name = (entry.name or "").strip() or None
+                self.named = True
+            case "custom":
+                self._custom(node, entry)
+            case _:
+                pass
+        if bytes(entry.perdure):
+            self._facts(node, entry)
+
+    def _custom(self, node: Node, entry: WireEntry) -> None:
+        match node.custom:
+            case "perdure.inbox":
+                if (found := own.inbox_of(entry)) is None or found[0] != self.session:
+                    return
+                letter = found[1]
+                self._pending.setdefault((letter.sender, letter.mid), Pending(node.id, letter))
+                self._see(letter.sender, letter.mid, node.id)
+            case "perdure.resume":
+                if (resumed := own.resume_of(entry)) is not None:
+                    self.resumed.append(resumed)
+            case _:
+                pass
+
+    def _facts(self, node: Node, entry: WireEntry) -> None:
+        facts = own.facts_of(entry)
+        if facts is None:
+            return
+        for decision in facts.decisions:
+            self._decisions.pop(decision.key, None)
+            self._decisions[decision.key] = decision
+        if facts.origin is not None:
+            sender, mid = facts.origin.sender, facts.origin.mid
+            self._pending.pop((sender, mid), None)
+            self._see(sender, mid, node.id)
+
+    def _see(self, sender: str, mid: str, entry: str) -> None:
+        self._recent.pop((sender, mid), None)
+        self._recent[sender, mid] = Seen(sender, mid, entry)
+        if len(self._recent) > 2 * RECENT_IDS:
+            for old in list(self._recent)[:-RECENT_IDS]:
+                del self._recent[old]
