@@ -191,7 +191,9 @@ Items: TypeAlias = tuple[Item, ...]
 
 # --- decisions and the ledger ---------------------------------------------------------------------
 
-Form: TypeAlias = Literal["shortened", "trimmed", "placeholder", "pruned", "synthesised", "limit"]
+Form: TypeAlias = Literal[
+    "shortened", "trimmed", "placeholder", "pruned", "synthesised", "limit", "renamed"
+]  # fmt: skip
 Fate: TypeAlias = Literal["in", "shortened", "placeholder", "pruned", "covered", "left_out", "synthesised"]
 
 

@@ -1,0 +1,256 @@
+"""Prompt caching: where the marks stand, what changed since the last call, whether the cache broke.
+
+At most four marks: one on the stable system prompt (it covers the tools before it), up to three on
+messages. They move with the conversation and never stand on thinking or on empty text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from perdure.context.boundary import tool_names
+from perdure.context.characters import encodable
+from perdure.records import ModelInfo, Record
+
+Retention: TypeAlias = Literal["none", "short", "long"]
+
+MAX_MARKS = 4
+MESSAGE_MARKS = 3
+SPACING = 15  # blocks: the provider looks back 20 from a mark, so an older write is always in sight
+MAX_STABLE_CACHE_READ_RATIO = 0.95
+MIN_CACHE_BREAK_TOKEN_DROP = 1000
+
+_MARK = re.compile(rb',"cache_control":\{"type":"ephemeral"(?:,"ttl":"(?:5m|1h)")?\}')
+
+
+# --- marks ----------------------------------------------------------------------------------------
+
+
+def mark(retention: Retention) -> dict[str, str] | None:
+    """The value of `cache_control`; every mark of a request has the same life, so their order is free."""
+    if retention == "none":
+        return None
+    return {"type": "ephemeral", "ttl": "1h"} if retention == "long" else {"type": "ephemeral"}
+
+
+def marked_messages(roles: Sequence[str], blocks: Sequence[int]) -> tuple[int, ...]:
+    """Which wire messages carry a mark, by index: given each one's role and number of blocks.
+
+    The newest (it writes), the one the previous request ended with (it hits, however many blocks one
+    step added), and one about `SPACING` blocks before, for when the previous end was changed.
+    """
+    newest = len(roles) - 1
+    if newest < 0:
+        return ()
+    found = [newest]
+    previous = _user_before(roles, _assistant_before(roles, newest))
+    if previous >= 0:
+        found.append(previous)
+        earlier, passed = previous, 0
+        while earlier > 0 and (passed < SPACING or roles[earlier] != "user"):
+            passed += blocks[earlier]
+            earlier -= 1
+        if roles[earlier] == "user" and earlier < previous and passed >= SPACING:
+            found.append(earlier)
+    return tuple(sorted(found))
+
+
+def _assistant_before(roles: Sequence[str], at: int) -> int:
+    while at >= 0 and roles[at] != "assistant":
+        at -= 1
+    return at
+
+
+def _user_before(roles: Sequence[str], at: int) -> int:
+    while at >= 0 and roles[at] != "user":
+        at -= 1
+    return at
+
+
+# --- what changed since the last call ---------------------------------------------------------------
+
+
+class Change(Record):
+    """One input of the cache that differs from the call before; `code` as in the reference."""
+
+    code: str
+    detail: str
+
+
+class Snapshot(Record):
+    """All inputs of one call that the provider's cache depends on, but the messages."""
+
+    provider: str | None
+    model: str | None
+    api: str | None = None
+    retention: str | None = None
+    strategy: str | None = None
+    transport: str | None = None
+    system_digest: str = ""
+    tool_digest: str = ""
+    tools: tuple[str, ...] = ()
+
+
+def snapshot(
+    model: ModelInfo,
+    system: str,
+    tools: Iterable[str],
+    *,
+    retention: str | None = None,
+    strategy: str | None = "boundary-aware",
+    transport: str | None = "sse",
+) -> Snapshot:
+    """The inputs of a call. Tools are compared as a set of names, the system text by its digest."""
+    names = tool_names(tools)
+    return Snapshot(
+        model.provider, model.id, model.api, retention, strategy, transport,
+        digest(system), digest(msgspec.json.encode(sorted(names)).decode()), names,
+    )  # fmt: skip
+
+
+def digest(text: str) -> str:
+    """SHA-256 of the text, hex."""
+    return sha256(encodable(text).encode()).hexdigest()
+
+
+def differences(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
+    """What differs, in a fixed order: model, retention, transport, strategy, system prompt, tools."""
+    found = [_model_change(before, after)]
+    for code, a, b in (
+        ("cacheRetention", before.retention, after.retention),
+        ("transport", before.transport, after.transport),
+        ("streamStrategy", before.strategy, after.strategy),
+    ):
+        if a != b:
+            found.append(Change(code, f"{_said(a)} -> {_said(b)}"))
+    if before.system_digest != after.system_digest:
+        found.append(Change("systemPrompt", "system prompt digest changed"))
+    if before.tool_digest != after.tool_digest:
+        same = len(before.tools) == len(after.tools)
+        counts = f"{len(before.tools)} -> {len(after.tools)} tools"
+        found.append(Change("tools", "tool set changed with same count" if same else counts))
+    return tuple(change for change in found if change is not None)
+
+
+def _model_change(before: Snapshot, after: Snapshot) -> Change | None:
+    if (before.provider, before.model) != (after.provider, after.model):
+        old = f"{_said(before.provider)}/{_said(before.model)}"
+        return Change("model", f"{old} -> {_said(after.provider)}/{_said(after.model)}")
+    if before.api != after.api:
+        return Change("model", f"{_said(before.api)} -> {_said(after.api)}")
+    return None
+
+
+def _said(value: str | None) -> str:
+    return "default" if value is None else value
+
+
+# --- whether it broke -------------------------------------------------------------------------------
+
+
+class Break(Record):
+    """A meaningful drop of what was read from the cache, with what had changed before it."""
+
+    previous: int
+    read: int
+    changes: tuple[Change, ...] = ()
+
+
+class Observation(Record):
+    """What one session remembers between calls."""
+
+    snapshot: Snapshot | None = None
+    read: int | None = None
+    pending: tuple[Change, ...] = ()
+
+    def begin(self, now: Snapshot) -> Observation:
+        """A call starts. Changes of a call that never completed are not forgotten."""
+        new = differences(self.snapshot, now) if self.snapshot is not None else ()
+        codes = {change.code for change in new}
+        kept = tuple(change for change in self.pending if change.code not in codes)
+        return Observation(now, self.read, kept + new)
+
+    def complete(self, read: int | None) -> tuple[Observation, Break | None]:
+        """A call ended with `read` tokens from the cache (None: unknown); a break if it dropped."""
+        if self.snapshot is None:
+            return self, None
+        if read is None:
+            return Observation(self.snapshot, self.read), None
+        broke = self.read is not None and is_break(self.read, read)
+        found = Break(self.read or 0, read, self.pending) if broke else None
+        return Observation(self.snapshot, read), found
+
+
+def is_break(previous: int, read: int) -> bool:
+    """The seed's test: below 95 % of the last read, and by 1,000 tokens or more."""
+    dropped = previous - read
+    return read < previous * MAX_STABLE_CACHE_READ_RATIO and dropped >= MIN_CACHE_BREAK_TOKEN_DROP
+
+
+# --- where two requests part ------------------------------------------------------------------------
+
+
+class Parting(Record):
+    """Where the second of two bodies first differs, marks aside.
+
+    `byte` counts in the first body without marks; `part` is model, tools, system, messages or
+    settings; `index` and `block` say which one of the part.
+    """
+
+    byte: int
+    part: str
+    index: int = -1
+    block: int = -1
+
+
+def parting(before: bytes, after: bytes) -> Parting | None:
+    """The first difference of two request bodies that would lose cached tokens; None if `after`
+    only continues `before` (more messages, moved marks) or is equal.
+    """
+    a, b = _MARK.sub(b"", before), _MARK.sub(b"", after)
+    one, two = msgspec.json.decode(a), msgspec.json.decode(b)
+    if one.get("model") != two.get("model"):
+        return Parting(first_byte(a, b), "model")
+    for part in ("tools", "system"):
+        at = _first_item(one.get(part) or [], two.get(part) or [], whole=True)
+        if at is not None:
+            return Parting(first_byte(a, b), part, at)
+    if any(one.get(key) != two.get(key) for key in ("thinking", "tool_choice")):
+        return Parting(first_byte(a, b), "settings")
+    return _in_messages(one["messages"], two["messages"], first_byte(a, b))
+
+
+def first_byte(a: bytes, b: bytes) -> int:
+    """Index of the first byte in which two texts differ; the shorter length if one begins the other."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _in_messages(one: list[Any], two: list[Any], byte: int) -> Parting | None:
+    at = _first_item(one, two, whole=False)
+    if at is None:
+        return None
+    if at >= len(two) or one[at]["role"] != two[at]["role"]:
+        return Parting(byte, "messages", at)
+    block = _first_item(one[at]["content"], two[at]["content"], whole=at < len(one) - 1)
+    return None if block is None else Parting(byte, "messages", at, block)
+
+
+def _first_item(one: list[Any], two: list[Any], *, whole: bool) -> int | None:
+    for n, (x, y) in enumerate(zip(one, two, strict=False)):
+        if x != y:
+            return n
+    if len(two) < len(one) or (whole and len(one) != len(two)):
+        return min(len(one), len(two))
+    return None

@@ -1,0 +1,48 @@
+"""What every step of the pipeline returns: the items, what it did to which entry, what it decided.
+
+A step never changes an item in place: what it didn't touch is the very same object again, so that
+later steps and the wire can recognise it by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from perdure.records import Decision, Items, LedgerLine, Record
+
+Decisions: TypeAlias = Mapping[str, Decision]
+NOTHING_DECIDED: Decisions = MappingProxyType({})
+
+
+class Changed(Record):
+    """The outcome of one step or of several.
+
+    `lines` name every entry that isn't sent as it is stored, with the rule. `decisions` are the new
+    ones only: keep them beside the entries and pass them in again. `thinking` is false when the
+    request must be made with extended thinking turned off.
+    """
+
+    items: Items
+    lines: tuple[LedgerLine, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    thinking: bool = True
+
+    def then(self, step: Callable[[Items], Changed]) -> Changed:
+        """Run `step` on the items and add what it did to what was done before."""
+        after = step(self.items)
+        return Changed(
+            after.items,
+            self.lines + after.lines,
+            self.decisions + after.decisions,
+            self.thinking and after.thinking,
+        )
+
+
+def as_decisions(decisions: tuple[Decision, ...]) -> Decisions:
+    """Decisions by key; of two for one key the earlier holds, because it was sent first."""
+    found: dict[str, Decision] = {}
+    for decision in decisions:
+        found.setdefault(decision.key, decision)
+    return found

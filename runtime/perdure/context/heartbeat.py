@@ -1,0 +1,69 @@
+"""Heartbeats that said nothing: the prompt and its acknowledgement are not part of the conversation."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.context.changed import Changed
+from perdure.records import Assistant, Item, Items, LedgerLine, Text, User
+
+TOKEN = "HEARTBEAT_OK"
+QUIET = "heartbeat: nothing was said"
+ACK_CHARS = 300  # of a reply that holds the token, so much beside it still says nothing
+
+_ASKS = re.compile(rf"\b(?:reply|answer|respond)\b[^.\n]{{0,60}}\b{TOKEN}\b", re.IGNORECASE)
+_MARKUP = re.compile(r"<[^<>]{0,200}>|&nbsp;|[*_~`]")
+_TAIL = re.compile(rf"{TOKEN.replace('_', '')}\W{{0,4}}$")
+
+
+def drop_silent_heartbeats(items: Items, prompt: str = "", *, ack_chars: int = ACK_CHARS) -> Changed:
+    """The items without neighbouring pairs of a heartbeat prompt and an acknowledgement.
+
+    A prompt begins with `prompt` (the configured text) or tells the model to reply HEARTBEAT_OK.
+    """
+    out: list[Item] = []
+    lines: list[LedgerLine] = []
+    at = 0
+    while at < len(items):
+        pair = items[at : at + 2]
+        if len(pair) == 2 and is_prompt(pair[0], prompt) and is_ack(pair[1], ack_chars):
+            lines += [LedgerLine(item.entry, "left_out", QUIET) for item in pair]
+            at += 2
+        else:
+            out.append(items[at])
+            at += 1
+    return Changed(tuple(out), tuple(lines)) if lines else Changed(items)
+
+
+def is_prompt(item: Item, prompt: str = "") -> bool:
+    """Whether this is a user message that a heartbeat timer sent."""
+    message = item.message
+    if type(message) is not User:
+        return False
+    text = _text(message.content)
+    if text is None:
+        return False
+    wanted = prompt.strip()
+    return bool(wanted and text.strip().startswith(wanted)) or _ASKS.search(text) is not None
+
+
+def is_ack(item: Item, ack_chars: int = ACK_CHARS) -> bool:
+    """Whether this answer is the token alone, or the token with a few words beside it."""
+    message = item.message
+    if type(message) is not Assistant or message.stop in ("error", "aborted"):
+        return False
+    text = _text(message.content)
+    if text is None or TOKEN not in text:
+        return False
+    bare = _MARKUP.sub("", text).strip()  # takes the token's own underscore along
+    token = TOKEN.replace("_", "")
+    rest = bare.removeprefix(token)
+    rest = _TAIL.sub("", rest) if rest == bare else rest
+    return rest != bare and len(rest.strip()) <= ack_chars
+
+
+def _text(content: tuple[object, ...]) -> str | None:
+    """The text of a message that holds nothing else."""
+    if not content or any(type(block) is not Text for block in content):
+        return None
+    return "\n".join(block.text for block in content if type(block) is Text)
