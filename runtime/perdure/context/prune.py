@@ -106,10 +106,11 @@ class _Desk:
     def __init__(self, items: Items, gauge: Gauge, window_chars: int) -> None:
         self.originals, self.items, self.window = items, list(items), window_chars
         self.sizes = [gauge.measure(item).raw for item in items]
+        self.total = sum(self.sizes)
         self.done: dict[int, tuple[Decision, str]] = {}
 
     def ratio(self) -> float:
-        return sum(self.sizes) / self.window
+        return self.total / self.window
 
     def worth(self, old: list[int]) -> int:
         """Raw chars that clearing could free."""
@@ -156,5 +157,7 @@ class _Desk:
         original = self.originals[at].message
         assert isinstance(original, ToolResult)
         self.items[at] = Item(self.items[at].entry, render(original, decision))
-        self.sizes[at] = Gauge().measure(self.items[at]).raw
+        size = Gauge().measure(self.items[at]).raw
+        self.total += size - self.sizes[at]
+        self.sizes[at] = size
         self.done[at] = (decision, rule)

@@ -1,0 +1,145 @@
+"""Opaque identifiers: found by shape in any language, checked in a summary by string comparison.
+
+A summary may lose details but not what the work must be continued with: UUIDs, hashes, ticket numbers,
+hosts, ports, addresses, URLs, paths. What a summary lost is carried verbatim beside it, up to a share
+of the window, ranked: the user's words, call arguments, newest results.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from perdure.context.compaction.redact import has_secret
+from perdure.context.results import text_of
+from perdure.context.tokens import Estimator
+from perdure.records import (
+    Assistant,
+    Bash,
+    Custom,
+    Items,
+    Message,
+    Record,
+    Text,
+    ToolCall,
+    ToolResult,
+    User,
+)
+
+_A = r"(?<![A-Za-z0-9_])"
+_Z = r"(?![A-Za-z0-9_])"
+_STOP = r"\s\"'`<>|\u3000-\u303f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+_SHAPES = re.compile(
+    rf"(?P<url>{_A}[a-z][a-z0-9+.-]{{1,15}}://[^{_STOP}]+)"
+    rf"|(?P<uuid>{_A}[0-9a-fA-F]{{8}}-(?:[0-9a-fA-F]{{4}}-){{3}}[0-9a-fA-F]{{12}}{_Z})"
+    rf"|(?P<mail>{_A}[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)"
+    rf"|(?P<windows>{_A}[A-Za-z]:\\[^{_STOP}]+)"
+    rf"|(?P<path>(?<![A-Za-z0-9_/:.~-])(?:(?:~|\.{{1,2}})?/[\w.@+-]+|[A-Za-z0-9_.@+-]+)(?:/[\w.@+-]+)+/?|~/[\w.@+-]+)"
+    rf"|(?P<ip>{_A}\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}})?{_Z})"
+    rf"|(?P<ip6>(?<![\w:])(?:[0-9a-fA-F]{{0,4}}:){{3,7}}[0-9a-fA-F]{{1,4}}(?![\w:]))"
+    rf"|(?P<host>{_A}(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{{2,24}}(?::\d{{1,5}})?{_Z})"
+    rf"|(?P<port>{_A}[A-Za-z][A-Za-z0-9-]*:\d{{2,5}}{_Z})"
+    rf"|(?P<number>#\d{{1,9}}{_Z})"
+    rf"|(?P<ticket>{_A}[A-Za-z][A-Za-z0-9]{{0,9}}(?:[-_][A-Za-z0-9]+)*[-_]\d{{1,12}}{_Z})"
+    rf"|(?P<hex>{_A}(?:0x)?(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{{7,128}}{_Z})"
+    rf"|(?P<opaque>{_A}(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_-]{{9,127}}{_Z})"
+    rf"|(?P<digits>{_A}\d{{6,20}}{_Z})"
+)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:T|$)")
+_TRAIL = ".,;:!?)]}'\"*"
+_LONGEST = 512
+_SCANNED = 200_000
+"""Characters of one text that are scanned, half at each end: a 10 MB log isn't read for every port."""
+
+
+class Found(Record):
+    """Identifiers of a range, best first. `left` could not be carried; `recall` finds them."""
+
+    carried: tuple[str, ...]
+    left: int = 0
+
+
+def extract(text: str) -> tuple[str, ...]:
+    """All identifiers in a text, in order, each once; nothing that looks like a secret."""
+    if len(text) > _SCANNED:
+        text = f"{text[: _SCANNED // 2]}\n{text[-_SCANNED // 2 :]}"
+    seen: dict[str, None] = {}
+    for found in _SHAPES.finditer(text):
+        name = found[0].rstrip(_TRAIL)
+        if 1 < len(name) <= _LONGEST and not _ordinary(found.lastgroup, name):
+            seen.setdefault(name)
+    return tuple(name for name in seen if not has_secret(name))
+
+
+def _ordinary(kind: str | None, name: str) -> bool:
+    """Shapes that plain prose has too: `and/or`, `e.g.`, `json.dumps` costs little, `3/4` nothing."""
+    if kind == "path":
+        return not (name.startswith(("/", "~", ".")) or "." in name or name.count("/") > 1) or name.isdigit()
+    if kind == "host":
+        return len(name) < 6
+    if kind == "opaque":
+        return _TIME.match(name) is not None
+    return kind == "ticket" and len(name) < 4
+
+
+def missing(summary: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Those names that don't stand in the summary, compared byte for byte."""
+    return tuple(name for name in names if not contains(summary, name))
+
+
+def contains(summary: str, name: str) -> bool:
+    """Whether a name stands whole in a text: `#45` isn't in `#451`."""
+    at = summary.find(name)
+    while at != -1:
+        end = at + len(name)
+        whole_left = at == 0 or not (_word(summary[at - 1]) and _word(name[0]))
+        whole_right = end == len(summary) or not (_word(summary[end]) and _word(name[-1]))
+        if whole_left and whole_right:
+            return True
+        at = summary.find(name, at + 1)
+    return False
+
+
+def _word(char: str) -> bool:
+    return char.isascii() and (char.isalnum() or char == "_")
+
+
+def collect(covered: Items, previous: str, *, budget: int, estimator: Estimator) -> Found:
+    """The identifiers of a range that a share of the window can carry, ranked; newest first within."""
+    ranked: dict[str, None] = {}
+    sources = [_texts(item.message) for item in reversed(covered)]
+    for rank in range(4):
+        if rank == 1:  # what earlier summaries carried was chosen by the same rule
+            for name in extract(previous):
+                ranked.setdefault(name)
+        for source in sources:
+            for text in source.get(rank, ()):
+                for name in extract(text):
+                    ranked.setdefault(name)
+    return _within(tuple(ranked), budget, estimator)
+
+
+def _within(names: tuple[str, ...], budget: int, estimator: Estimator) -> Found:
+    carried: list[str] = []
+    room = budget
+    for name in names:
+        cost = estimator.text(f"- {name}\n") + 1
+        if cost > room:
+            break
+        carried.append(name)
+        room -= cost
+    return Found(tuple(carried), len(names) - len(carried))
+
+
+def _texts(message: Message) -> dict[int, list[str]]:
+    """Texts of a message by rank: 0 the user, 1 call arguments, 2 results, 3 the assistant's own words."""
+    if isinstance(message, (User, Custom)):
+        return {0: [block.text for block in message.content if isinstance(block, Text)]}
+    if isinstance(message, Assistant):
+        calls = [b.arguments.decode("utf-8", "replace") for b in message.content if isinstance(b, ToolCall)]
+        return {1: calls, 3: [block.text for block in message.content if isinstance(block, Text)]}
+    if isinstance(message, ToolResult):
+        return {2: [text_of(message)]}
+    if isinstance(message, Bash):
+        return {0: [message.command], 2: [message.output]}
+    return {1: [message.summary]}
