@@ -72,12 +72,14 @@ class Plan(Record):
 class Accounting:
     """The prompt caches of all models behind one key, and the tokenizer that counts for them."""
 
-    def __init__(self, tokenizer: Tokenizer = TOKENIZER, entries: int = ENTRIES) -> None:
+    def __init__(self, tokenizer: Tokenizer = TOKENIZER, limit: int = ENTRIES) -> None:
         self._tokenizer = tokenizer
-        self._limit = entries
+        self._limit = limit
         self._cache: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
 
-    def __len__(self) -> int:
+    @property
+    def entries(self) -> int:
+        """Cached prefixes that are remembered, dead ones included until they are pushed out."""
         return len(self._cache)
 
     def text(self, text: str) -> int:

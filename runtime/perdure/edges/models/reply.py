@@ -71,3 +71,9 @@ def call(name: str, /, ident: str = "", **arguments: Any) -> ToolCall:
 def fail(fault: Fault, **options: Any) -> ScriptedReply:
     """A failing answer."""
     return ScriptedReply(fault=fault, **options)
+
+
+def split(text: str, chunks: int) -> list[str]:
+    """A text in at most `chunks` pieces of about the same length."""
+    size = max(1, -(-len(text) // max(1, chunks)))
+    return [text[n : n + size] for n in range(0, len(text), size)]

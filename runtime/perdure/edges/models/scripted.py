@@ -8,34 +8,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from hashlib import blake2b, sha256
-from inspect import isawaitable
-from typing import Any, Protocol
+from hashlib import sha256
+from typing import Any
 
 import msgspec
 
 from perdure.contracts import Answer, CallStarted, ModelEvent, Request, TextDelta, ThinkingDelta
-from perdure.edges.models.accounting import Accounting, Plan
+from perdure.edges.models.accounting import Accounting
 from perdure.edges.models.classify import model_error
-from perdure.edges.models.issued import Issued
 from perdure.edges.models.partial import read_arguments
-from perdure.edges.models.reply import REFUSALS, ScriptedReply, Source
-from perdure.edges.models.rules.refusal import Json, Refused, invalid, too_long
-from perdure.edges.models.strict import validate
+from perdure.edges.models.provider import Decided, Pace, Provider
+from perdure.edges.models.reply import ScriptedReply, Source, split
+from perdure.edges.models.rules.refusal import Refused
 from perdure.errors import ModelError
-from perdure.records import Assistant, Block, ModelInfo, Text, Thinking, ToolCall, Usage
+from perdure.records import Assistant, Block, ModelInfo, Text, Thinking, ToolCall
 
 __all__ = ["PromptDigests", "ScriptedModel", "ScriptedReply", "Source"]
-
-
-class Pace(Protocol):
-    """What is used of the kernel's clock: no wait of a scripted model goes past it."""
-
-    def now(self) -> float: ...
-    def wall_ms(self) -> int: ...
-    async def sleep(self, seconds: float, /) -> None: ...
-    def waiter(self) -> Any: ...
-    async def wait(self, waiter: Any, /) -> Any: ...
 
 
 class ScriptedModel:
@@ -60,11 +48,9 @@ class ScriptedModel:
         self.info = info
         self.requests = self.refused = 0
         self.errors: dict[str, int] = {}
-        self._source, self._clock, self._on_request = source, clock, on_request
-        self._strict, self._known, self._issued = strict, known, Issued()
-        self._accounting = (
-            accounting if isinstance(accounting, Accounting) else Accounting() if accounting else None
-        )
+        books = accounting if isinstance(accounting, Accounting) else Accounting() if accounting else None
+        self._provider = Provider(info, source, clock, strict=strict, known=known, accounting=books)
+        self._clock, self._on_request = clock, on_request
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         """The events of one answer. Raises `ModelError` for a refusal or a scripted fault."""
@@ -72,42 +58,32 @@ class ScriptedModel:
         if self._on_request:
             self._on_request(request)
         try:
-            body, plan = self.check(request)
-            found = self._source(body, request)
-            reply = await found if isawaitable(found) else found
-            await self._clock.sleep(reply.latency)
-            async with aclosing(self._play(reply, request, plan)) as events:
+            decided = await self._ask(request)
+            async with aclosing(self._play(decided)) as events:
                 async for event in events:
                     yield event
+        except ModelError as error:
+            self.errors[error.kind] = self.errors.get(error.kind, 0) + 1
+            raise
+
+    async def _ask(self, request: Request) -> Decided:
+        try:
+            body = self._provider.structure(request.body)
+            plan = self._provider.plan(body)
         except Refused as refusal:
             self.refused += 1
-            raise self._counted(
-                model_error(refusal.status, f"{refusal.error_type}: {refusal.message}")
-            ) from None
-        except ModelError as error:
-            raise self._counted(error) from None
+            raise _error(refusal) from None
+        return await self._provider.decide(body, plan, request)
 
-    def check(self, request: Request) -> tuple[Json, Plan]:
-        """Decode, check and count a request. Raises `Refused` in the provider's wording."""
-        body = decode(request.body)
-        if self._strict:
-            validate(body, known=self._known, model=self.info)
-            self._issued.check(body["messages"])
-        if self._accounting is None:
-            return body, Plan(0)
-        plan = self._accounting.plan(body, self.info, self._clock.now())
-        if plan.tokens > self.info.window:
-            too_long(plan.tokens, self.info.window)
-        return body, plan
-
-    async def _play(self, reply: ScriptedReply, request: Request, plan: Plan) -> AsyncGenerator[ModelEvent]:
+    async def _play(self, decided: Decided) -> AsyncGenerator[ModelEvent]:
+        reply = decided.reply
         if reply.fault == "stall":
             await self._clock.wait(self._clock.waiter())  # never set: only a deadline ends it
-        refuse(reply, plan, self.info)
-        if self._accounting is not None:
-            self._accounting.commit(plan, self._clock.now())
-        blocks = tuple(_named(block, n, request.body) for n, block in enumerate(reply.blocks))
-        events = [event for block in blocks for event in deltas(block, reply.chunks)]
+        failed = self._provider.failure(decided)
+        if failed is not None:
+            raise _error(failed, reply.retry_after)
+        self._provider.begin(decided)
+        events = [event for block in decided.blocks for event in deltas(block, reply.chunks)]
         if reply.fault == "cut":
             events = events[: len(events) // 2]
         for n, event in enumerate(events):
@@ -116,15 +92,15 @@ class ScriptedModel:
             yield event
         if reply.fault == "cut":
             raise ModelError("cut", "the answer broke off: the stream ended before its last event")
-        if reply.fault == "empty" or (not blocks and reply.fault == "none"):
+        if reply.fault == "empty" or (not decided.blocks and reply.fault == "none"):
             raise ModelError("empty", "the model returned an empty answer")
-        yield self._answer(reply, blocks, plan)
+        yield self._answer(decided)
 
-    def _answer(self, reply: ScriptedReply, blocks: tuple[Block, ...], plan: Plan) -> Answer:
+    def _answer(self, decided: Decided) -> Answer:
+        reply, blocks = decided.reply, decided.blocks
         errors: list[tuple[str, str]] = []
         if reply.fault == "malformed_arguments":
             blocks = tuple(_broken(block, reply.malformed, errors) for block in blocks)
-        self._issued.remember(blocks)
         stop = reply.stop or ("toolUse" if any(isinstance(b, ToolCall) for b in blocks) else "stop")
         refusal = "the model refused to answer (refusal)" if reply.fault == "refusal" else None
         message = Assistant(
@@ -133,20 +109,11 @@ class ScriptedModel:
             self.info.provider,
             self.info.api,
             self.info.id,
-            reply.usage or self._usage(blocks, plan),
+            decided.usage(self.info) if self._provider.accounting is not None or reply.usage else None,
             refusal,
             self._clock.wall_ms(),
         )
         return Answer(message, tuple(errors))
-
-    def _usage(self, blocks: tuple[Block, ...], plan: Plan) -> Usage | None:
-        if self._accounting is None:
-            return None
-        return plan.usage(self.info, sum(self._accounting.text(written(block)) for block in blocks) or 1)
-
-    def _counted(self, error: ModelError) -> ModelError:
-        self.errors[error.kind] = self.errors.get(error.kind, 0) + 1
-        return error
 
 
 class PromptDigests:
@@ -164,28 +131,6 @@ class PromptDigests:
         return str(chain.hexdigest())
 
 
-def decode(body: bytes) -> Json:
-    """The body as an object, or `Refused` in the words of a provider's JSON reader."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        invalid(f"The request body is not valid JSON: {error}")
-    if not isinstance(value, dict):
-        invalid("The request body is not valid JSON: an object is expected")
-    return value
-
-
-def refuse(reply: ScriptedReply, plan: Plan, info: ModelInfo) -> None:
-    """Raise the error of a fault that comes before the first token, in the provider's wording."""
-    if reply.fault == "overflow":
-        message = f"prompt is too long: {max(plan.tokens, info.window + 1)} tokens > {info.window} maximum"
-        raise model_error(400, f"invalid_request_error: {message}")
-    if reply.fault in REFUSALS:
-        status, kind, message = REFUSALS[reply.fault]
-        wait = {} if reply.retry_after is None else {"retry-after": f"{reply.retry_after:g}"}
-        raise model_error(status, f"{kind}: {message}", wait)
-
-
 def deltas(block: Block, chunks: int) -> Iterator[ModelEvent]:
     """What a block looks like while it is streamed."""
     if isinstance(block, Text):
@@ -196,32 +141,9 @@ def deltas(block: Block, chunks: int) -> Iterator[ModelEvent]:
         yield CallStarted(block.id, block.name)
 
 
-def split(text: str, chunks: int) -> list[str]:
-    """A text in at most `chunks` pieces of about the same length."""
-    size = max(1, -(-len(text) // max(1, chunks)))
-    return [text[n : n + size] for n in range(0, len(text), size)]
-
-
-def written(block: Block) -> str:
-    """The text that a block cost the model to write."""
-    if isinstance(block, Text):
-        return block.text
-    if isinstance(block, Thinking):
-        return block.thinking
-    return f"{block.name} {block.arguments.decode('utf-8', 'replace')}" if isinstance(block, ToolCall) else ""
-
-
-def _named(block: Block, n: int, body: bytes) -> Block:
-    """Give a call its id and thinking its signature: from the request, so that a replay gives the same."""
-    if isinstance(block, ToolCall) and not block.id:
-        return msgspec.structs.replace(block, id=f"toolu_{_mark(body, n)}")
-    if isinstance(block, Thinking) and not block.signature:
-        return msgspec.structs.replace(block, signature=f"sig_{_mark(body, n)}")
-    return block
-
-
-def _mark(body: bytes, n: int) -> str:
-    return blake2b(body, digest_size=12, salt=n.to_bytes(8, "big")).hexdigest()
+def _error(refusal: Refused, retry_after: float | None = None) -> ModelError:
+    wait = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
+    return model_error(refusal.status, f"{refusal.error_type}: {refusal.message}", wait)
 
 
 def _broken(block: Block, raw: str, errors: list[tuple[str, str]]) -> Block:

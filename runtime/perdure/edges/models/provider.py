@@ -1,0 +1,136 @@
+"""The provider behind a scripted model: checks a request, counts it, and asks the script for the answer.
+
+Shared by the model inside the process and by the server on the loopback interface, so that both refuse,
+count and remember the same.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from inspect import isawaitable
+from typing import Any, Protocol
+
+import msgspec
+
+from perdure.contracts import Request
+from perdure.edges.models.accounting import Accounting, Plan
+from perdure.edges.models.issued import Issued
+from perdure.edges.models.reply import REFUSALS, ScriptedReply, Source
+from perdure.edges.models.rules.refusal import Json, Refused, invalid, too_long
+from perdure.edges.models.strict import validate
+from perdure.records import Block, ModelInfo, Record, Text, Thinking, ToolCall, Usage
+
+
+class Pace(Protocol):
+    """What is used of the kernel's clock: no wait of a scripted model goes past it."""
+
+    def now(self) -> float: ...
+    def wall_ms(self) -> int: ...
+    async def sleep(self, seconds: float, /) -> None: ...
+    def waiter(self) -> Any: ...
+    async def wait(self, waiter: Any, /) -> Any: ...
+
+
+class Decided(Record):
+    """An answer before it is told: its blocks have their ids and signatures, its tokens are counted."""
+
+    reply: ScriptedReply
+    blocks: tuple[Block, ...]
+    plan: Plan
+    output: int
+
+    def usage(self, info: ModelInfo) -> Usage:
+        """What the script says, else what was counted."""
+        return self.reply.usage or self.plan.usage(info, self.output)
+
+
+class Provider:
+    """One scripted provider. `accounting` None counts nothing and knows no window."""
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        source: Source,
+        clock: Pace,
+        *,
+        strict: bool = True,
+        known: bool = True,
+        accounting: Accounting | None = None,
+    ) -> None:
+        self.info, self.clock, self.accounting = info, clock, accounting
+        self._source, self._strict, self._known = source, strict, known
+        self._issued = Issued()
+
+    def structure(self, raw: bytes, *, counting: bool = False) -> Json:
+        """Decode a body and check all but its size. Raises `Refused`."""
+        body = decode(raw)
+        if self._strict:
+            validate(body, known=self._known, model=self.info, counting=counting)
+            self._issued.check(body["messages"])
+        return body
+
+    def plan(self, body: Json) -> Plan:
+        """Count a body. Raises `Refused` over the window."""
+        if self.accounting is None:
+            return Plan(0)
+        plan = self.accounting.plan(body, self.info, self.clock.now())
+        if plan.tokens > self.info.window:
+            too_long(plan.tokens, self.info.window)
+        return plan
+
+    async def decide(self, body: Json, plan: Plan, request: Request) -> Decided:
+        """Ask the script; wait until its first token."""
+        found = self._source(body, request)
+        reply = await found if isawaitable(found) else found
+        blocks = tuple(_named(block, n, request.body) for n, block in enumerate(reply.blocks))
+        await self.clock.sleep(reply.latency)
+        count = self.accounting.text if self.accounting is not None else len
+        return Decided(reply, blocks, plan, max(1, sum(count(written(block)) for block in blocks)))
+
+    def failure(self, decided: Decided) -> Refused | None:
+        """The error that a fault sends before the first token, in the provider's wording."""
+        fault = decided.reply.fault
+        if fault == "overflow":
+            size, window = max(decided.plan.tokens, self.info.window + 1), self.info.window
+            message = f"prompt is too long: {size} tokens > {window} maximum"
+            return Refused(400, "invalid_request_error", message)
+        return Refused(*REFUSALS[fault]) if fault in REFUSALS else None
+
+    def begin(self, decided: Decided) -> None:
+        """The answer begins: the cache is readable, and its thinking can't be changed any more."""
+        if self.accounting is not None:
+            self.accounting.commit(decided.plan, self.clock.now())
+        self._issued.remember(decided.blocks)
+
+
+def decode(body: bytes) -> Json:
+    """The body as an object, or `Refused` in the words of a provider's JSON reader."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        invalid(f"The request body is not valid JSON: {error}")
+    if not isinstance(value, dict):
+        invalid("The request body is not valid JSON: an object is expected")
+    return value
+
+
+def written(block: Block) -> str:
+    """The text that a block cost the model to write."""
+    if isinstance(block, Text):
+        return block.text
+    if isinstance(block, Thinking):
+        return block.thinking
+    return f"{block.name} {block.arguments.decode('utf-8', 'replace')}" if isinstance(block, ToolCall) else ""
+
+
+def _named(block: Block, n: int, body: bytes) -> Block:
+    """Give a call its id and thinking its signature: from the request, so that a replay gives the same."""
+    if isinstance(block, ToolCall) and not block.id:
+        return msgspec.structs.replace(block, id=f"toolu_{_mark(body, n)}")
+    if isinstance(block, Thinking) and not block.signature:
+        return msgspec.structs.replace(block, signature=f"sig_{_mark(body, n)}")
+    return block
+
+
+def _mark(body: bytes, n: int) -> str:
+    return blake2b(body, digest_size=12, salt=n.to_bytes(8, "big")).hexdigest()
