@@ -1,0 +1,240 @@
+"""`SessionFiles`: which file a session key has, and how a session file comes into our hands.
+
+Opening for writing takes the lock, completes what a crash interrupted, takes the file over from an owner
+that did not release it (a new inode, so that a paused one can't be acknowledged), and migrates old
+versions, with a backup. All of it blocks: run it through the I/O policy.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from perdure.contracts import Grant
+from perdure.edges.session import keys, lines, swap
+from perdure.edges.session.facts import Opened
+from perdure.edges.session.ids import Ids
+from perdure.edges.session.lock import SessionLock
+from perdure.edges.session.tail import open_session
+from perdure.edges.session.upgrade import upgrade
+from perdure.edges.session.writer import LocalSessionFile
+from perdure.errors import Fenced, SessionNotFound, StorageFailed, UsageError
+from perdure.records import Record
+
+
+class Listed(Record):
+    """A file below `sessions/`; `key` is `None` where the name is not one of ours."""
+
+    key: str | None
+    path: str
+    size: int
+    mtime_ns: int
+
+
+@dataclass(slots=True)
+class Held:
+    """A session file in our hands: the writer, what waking yields, and the lock to keep fresh."""
+
+    file: LocalSessionFile
+    opened: Opened
+    lock: SessionLock
+
+    def close(self, *, handover: bool) -> None:
+        """Let go of file and lock (sleep, stop)."""
+        try:
+            self.file.close(handover=handover)
+        finally:
+            self.lock.release()
+
+
+class SessionFiles:
+    """The session files of one state folder under one grant.
+
+    `outgrow(epoch)` lets a local owner count on from a file that was brought here with a higher epoch;
+    without it such a file is refused (`Fenced`). `node` and `boot` name this owner in take-over lines.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        grant: Grant,
+        *,
+        sync: bool = True,
+        node: str = "",
+        boot: str = "",
+        outgrow: Callable[[int], None] | None = None,
+        on_foreign: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        self.root = state / "sessions"
+        self._grant, self._sync = grant, sync
+        self._node, self._boot = node, boot
+        self._outgrow, self._on_foreign = outgrow, on_foreign
+        self._ids = Ids(grant.token)
+        self._taken: set[int] = set()  # inodes made by take-overs of this ownership
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def path(self, key: str) -> Path:
+        """Where the session of `key` has its file, whether it exists or not."""
+        return self.root / keys.relative_path(key)
+
+    def key(self, path: Path) -> str | None:
+        """The key of a session file below this folder, `None` if it is not one of ours."""
+        try:
+            return keys.key_of(path.relative_to(self.root))
+        except ValueError:
+            return None
+
+    def exists(self, key: str) -> bool:
+        """Whether the session has a file."""
+        return self.path(key).exists()
+
+    def list(self) -> Iterator[Listed]:
+        """All current session files, in no order; earlier ones of `/new` are not among them."""
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                path = Path(folder, name)
+                if name.endswith(keys.SUFFIX) and "." not in name[: -len(keys.SUFFIX)]:
+                    status = path.stat()
+                    yield Listed(self.key(path), os.fspath(path), status.st_size, status.st_mtime_ns)
+
+    def earlier(self, key: str) -> tuple[Path, ...]:
+        """Files that `/new` put aside, oldest first."""
+        path = self.path(key)
+        stem = path.name[: -len(keys.SUFFIX)]
+        return tuple(sorted(path.parent.glob(f"{stem}.*{keys.SUFFIX}")))  # named by ids: in order of time
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def create(self, key: str, cwd: str, now_ms: int, parent_session: str | None = None) -> Held:
+        """A new session file with its header. `UsageError` if there is one; `Locked`, `StorageFailed`."""
+        path = self.path(key)
+        header = lines.header_line(self._ids.session(now_ms, key), now_ms, cwd, parent_session)
+        lock = SessionLock(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock.acquire(now_ms)
+            self._write_new(path, header)
+        except FileExistsError:
+            lock.release()
+            raise UsageError(f"{key}: the session exists already ({path})") from None
+        except OSError as error:
+            lock.release()
+            raise StorageFailed(f"{path}: can't be made ({error.strerror})") from None
+        return self._held(path, open_session(path), lock)
+
+    def open(self, key: str, now_ms: int) -> Held:
+        """The file of an existing session, ready for the first append.
+
+        Raises `SessionNotFound`, `Locked`, `UnreadableFile` (left as it is), `Fenced`, `StorageFailed`.
+        """
+        path = self.path(key)
+        if not path.exists():
+            raise SessionNotFound(f"{key}: no such session: see `perdure sessions list`")
+        lock = SessionLock(path)
+        lock.acquire(now_ms)
+        try:
+            return self._open(path, lock, now_ms)
+        except OSError as error:
+            lock.release()
+            raise StorageFailed(f"{path}: can't be opened ({error.strerror})") from None
+        except BaseException:
+            lock.release()
+            raise
+
+    def renew(self, key: str, cwd: str, now_ms: int) -> Held:
+        """`/new`: put the session's file aside (close it first) and begin one that names it as parent."""
+        path = self.path(key)
+        aside = path.with_name(f"{path.name[: -len(keys.SUFFIX)]}.{self._ids.entry(now_ms)}{keys.SUFFIX}")
+        try:
+            _move_with_segments(path, aside)
+        except FileNotFoundError:
+            return self.create(key, cwd, now_ms)
+        return self.create(key, cwd, now_ms, os.fspath(aside))
+
+    def delete(self, key: str) -> bool:
+        """Really delete a session: its file, those before it, segments, backups, locks. Close it first."""
+        path = self.path(key)
+        stem = path.name[: -len(keys.SUFFIX)]
+        found = [p for p in path.parent.glob(f"{stem}.*") if p.name.startswith(f"{stem}.")]
+        for each in found:
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        return bool(found)
+
+    # --- taking over ------------------------------------------------------------------------------
+
+    def _open(self, path: Path, lock: SessionLock, now_ms: int) -> Held:
+        swap.finish(path, sync=self._sync)
+        opened = self._known(path, open_session(path))
+        if opened.version < 3:
+            upgrade(path, self._grant.token, sync=self._sync)
+            opened = open_session(path)
+        if not self._needs_take_over(opened):
+            return self._held(path, opened, lock)
+        return self._take_over(path, lock, now_ms)
+
+    def _known(self, path: Path, opened: Opened) -> Opened:
+        """Refuses a file that a later ownership has written, unless we may count on from there."""
+        if opened.epoch > self._grant.token:
+            if self._outgrow is None:
+                raise Fenced(
+                    f"{path}: was written under ownership {opened.epoch}, this host has "
+                    f"{self._grant.token}: a later host owns it"
+                )
+            self._outgrow(opened.epoch)
+            self._ids.epoch = self._grant.token
+        return opened
+
+    def _needs_take_over(self, opened: Opened) -> bool:
+        ours = 0 < opened.epoch < self._grant.token
+        return ours and not self._grant.clean and opened.inode not in self._taken
+
+    def _take_over(self, path: Path, lock: SessionLock, now_ms: int) -> Held:
+        swap.take_over(path, self._grant.token, sync=self._sync)
+        opened = open_session(path)
+        self._taken.add(opened.inode)
+        held = self._held(path, opened, lock)
+        if not (opened.entries and opened.entries[-1].type == "compaction"):  # nothing of ours follows one
+            epoch = self._grant.token
+            entry = self._ids.entry(now_ms)
+            line = lines.owner_line(entry, opened.leaf, now_ms, epoch, epoch, self._node, self._boot)
+            ack = held.file.append((line,))
+            held.opened = replace(opened, size=ack.size, epoch=epoch)
+        return held
+
+    def _held(self, path: Path, opened: Opened, lock: SessionLock) -> Held:
+        def report(was: int, now: int) -> None:
+            if self._on_foreign is not None:
+                self._on_foreign(os.fspath(path), was, now)
+
+        file = LocalSessionFile(
+            path, self._grant, size=opened.size, inode=opened.inode, sync=self._sync, on_foreign=report
+        )
+        return Held(file, opened, lock)
+
+    def _write_new(self, path: Path, header: bytes) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            swap.write_all(fd, header)
+            if self._sync:
+                os.fsync(fd)
+        except OSError:
+            path.unlink()
+            raise
+        finally:
+            os.close(fd)
+        if self._sync:
+            swap.sync_folder(path.parent)
+
+
+def _move_with_segments(path: Path, aside: Path) -> None:
+    os.rename(path, aside)
+    try:
+        os.rename(f"{path}.segments", f"{aside}.segments")
+    except FileNotFoundError:
+        pass  # nothing was moved out of that file

@@ -1,0 +1,217 @@
+import json
+import os
+
+import pytest
+
+from helpers_files import HEADER, FakeGrant, entry
+from perdure.edges.placement import LocalPlacement
+from perdure.edges.session.facts import Facts
+from perdure.edges.session.files import SessionFiles
+from perdure.edges.session.lines import message_line
+from perdure.edges.session.load import load
+from perdure.edges.session.tail import open_session
+from perdure.errors import Fenced, Locked, SessionNotFound, UsageError
+from perdure.records import Text, User
+
+NOW = 1_790_000_000_000
+KEY = "agent:main:cli:dm:local"
+
+
+def files(state, token=1, *, clean=True, **more):
+    return SessionFiles(state, FakeGrant(token, clean=clean), sync=False, **more)
+
+
+def ours(id, parent, epoch):
+    return message_line(id, parent, NOW, User((Text(id),), NOW), Facts(epoch))
+
+
+def ids(path):
+    return [node.id for node in load(path).nodes]
+
+
+def test_a_new_session_has_a_header_and_a_lock_and_both_end_with_it(tmp_path):
+    room = files(tmp_path)
+    held = room.create(KEY, "/w", NOW)
+    assert (held.opened.version, held.opened.cwd, held.opened.leaf) == (3, "/w", None)
+    assert held.lock.path.exists()
+    held.file.append([ours("a", None, 1)])
+    held.close(handover=True)
+    assert not held.lock.path.exists()
+    again = room.open(KEY, NOW)
+    assert again.opened.leaf == "a"
+    assert again.opened.session_id == held.opened.session_id
+
+
+def test_an_existing_session_is_not_made_again(tmp_path):
+    room = files(tmp_path)
+    room.create(KEY, "/w", NOW).close(handover=False)
+    with pytest.raises(UsageError):
+        room.create(KEY, "/w", NOW)
+    room.open(KEY, NOW)  # the refusal held no lock back
+
+
+def test_a_missing_session_is_named(tmp_path):
+    with pytest.raises(SessionNotFound, match=KEY):
+        files(tmp_path).open(KEY, NOW)
+
+
+def test_a_session_that_is_awake_elsewhere_is_locked(tmp_path):
+    files(tmp_path).create(KEY, "/w", NOW)
+    with pytest.raises(Locked):
+        files(tmp_path).open(KEY, NOW)
+
+
+def test_an_unreadable_file_is_left_alone_and_unlocked(tmp_path):
+    room = files(tmp_path)
+    path = room.path(KEY)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\x00\x01binary\xff" * 50)
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"agent\+main") as told:
+            room.open(KEY, NOW)
+        assert "\n" not in str(told.value)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_sessions_are_listed_with_their_keys(tmp_path):
+    room = files(tmp_path)
+    for key in (KEY, "agent:main:é:../x", "plain", "agent:b:" + "long" * 100):
+        room.create(key, "/w", NOW).close(handover=False)
+    (tmp_path / "sessions" / "main" / "Foreign.jsonl").write_bytes(HEADER)
+    found = {each.key for each in room.list()}
+    assert found == {KEY, "agent:main:é:../x", "plain", "agent:b:" + "long" * 100, None}
+
+
+def test_new_puts_the_old_file_aside_and_names_it_as_parent(tmp_path):
+    room = files(tmp_path)
+    room.create(KEY, "/w", NOW).close(handover=False)
+    made = room.renew(KEY, "/w", NOW)
+    (aside,) = room.earlier(KEY)
+    assert made.opened.parent_session == os.fspath(aside)
+    assert [each.key for each in room.list()] == [KEY]
+    assert open_session(aside).session_id != made.opened.session_id
+
+
+def test_deleting_leaves_nothing_of_a_session_and_all_of_its_neighbours(tmp_path):
+    room = files(tmp_path)
+    for key in (KEY, KEY + ":thread"):
+        room.create(key, "/w", NOW).close(handover=False)
+    room.renew(KEY, "/w", NOW).close(handover=False)
+    (room.path(KEY).parent / (room.path(KEY).name + ".segments")).mkdir()
+    assert room.delete(KEY)
+    assert [p.name for p in room.path(KEY).parent.iterdir()] == [room.path(KEY + ":thread").name]
+    assert not room.delete(KEY)
+
+
+# --- owners ---------------------------------------------------------------------------------------
+
+
+def two_lines(tmp_path):
+    held = files(tmp_path, 1).create(KEY, "/w", NOW)
+    held.file.append([ours("a", None, 1), ours("b", "a", 1)])
+    held.lock.release()
+    return held
+
+
+def test_after_a_clean_release_the_same_inode_goes_on(tmp_path):
+    before = two_lines(tmp_path)
+    after = files(tmp_path, 2, clean=True).open(KEY, NOW)
+    assert after.opened.inode == before.file.inode
+    assert after.opened.leaf == "b"
+
+
+def test_after_a_dirty_loss_the_old_owner_can_not_be_acknowledged_any_more(tmp_path):
+    before = two_lines(tmp_path)
+    after = files(tmp_path, 2, clean=False, node="n", boot="x").open(KEY, NOW)
+    with pytest.raises(Fenced):
+        before.file.append([ours("late", "b", 1)])
+    after.file.append([ours("c", after.opened.leaf, 2)])
+    found = load(after.file.path)
+    assert [node.id for node in found.branch()] == ["a", "b", "c"]
+    assert found.problems == []
+    assert (found.epoch, after.opened.epoch) == (2, 2)
+    owner = json.loads(next(raw for node, raw in found.entries() if node.custom == "perdure.owner"))
+    assert owner["data"] == {"v": 1, "e": 2, "epoch": 2, "token": 2, "node": "n", "boot": "x"}
+
+
+def test_a_session_is_taken_over_once_per_ownership(tmp_path):
+    two_lines(tmp_path)
+    room = files(tmp_path, 2, clean=False)
+    first = room.open(KEY, NOW)
+    first.close(handover=False)
+    second = room.open(KEY, NOW)
+    assert second.opened.inode == first.opened.inode
+    assert first.file.path.read_bytes().count(b"perdure.owner") == 1
+
+
+def test_what_the_old_owner_wrote_at_the_last_moment_is_part_of_the_session(tmp_path):
+    held = two_lines(tmp_path)
+    with held.file.path.open("ab") as late:
+        late.write(ours("c", "b", 1)[:40])
+    after = files(tmp_path, 2, clean=False).open(KEY, NOW)
+    assert after.opened.leaf == "b"
+    assert ids(after.file.path)[:2] == ["a", "b"]
+
+
+def test_a_file_of_a_later_owner_is_refused_and_a_local_owner_may_outgrow_it(tmp_path):
+    place = LocalPlacement(tmp_path, wall_ms=NOW)
+    held = files(tmp_path, 9).create(KEY, "/w", NOW)
+    held.file.append([ours("a", None, 9)])
+    held.close(handover=False)
+    with pytest.raises(Fenced, match="ownership 9"):
+        files(tmp_path, 3).open(KEY, NOW)
+    room = SessionFiles(tmp_path, place.grant(0), sync=False, outgrow=place.outgrow)
+    again = room.open(KEY, NOW)
+    again.file.append([ours("b", "a", again.file.epoch)])
+    assert again.file.epoch == 10
+    assert [node.id for node in load(again.file.path).branch()] == ["a", "b"]
+    place.close(clean=True)
+
+
+# --- older versions -------------------------------------------------------------------------------
+
+V1 = b"""{"type":"session","id":"s-1","timestamp":"2025-01-01T00:00:00.000Z","cwd":"/w","mine":1}
+{"type":"message","timestamp":"2025-01-01T00:00:01.000Z","message":{"role":"user","content":"one","timestamp":1},"x":{"id":7}}
+{"type":"message","timestamp":"2025-01-01T00:00:02.000Z","message":{"role":"assistant","content":[{"type":"text","text":"two"}],"timestamp":2}}
+{"type":"compaction","timestamp":"2025-01-01T00:00:03.000Z","summary":"sum","firstKeptEntryIndex":2,"tokensBefore":9}
+{"type":"message","timestamp":"2025-01-01T00:00:04.000Z","message":{"role":"hookMessage","customType":"h","content":"three","display":true,"timestamp":3}}
+"""
+
+
+def place(tmp_path, data):
+    room = files(tmp_path)
+    path = room.path(KEY)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    return room, path
+
+
+def test_an_old_file_is_migrated_before_the_first_append_and_means_the_same(tmp_path):
+    room, path = place(tmp_path, V1)
+    before = open_session(path)
+    assert path.read_bytes() == V1  # reading alone changes nothing
+    held = room.open(KEY, NOW)
+    assert held.opened.version == 3
+    assert held.opened.items == before.items
+    assert (held.opened.leaf, held.opened.compaction) == (before.leaf, before.compaction)
+    assert [e.id for e in held.opened.entries] == [e.id for e in before.entries]
+    assert path.with_name(path.name + ".bak-v1").read_bytes() == V1
+    assert json.loads(path.read_bytes().split(b"\n")[0])["mine"] == 1
+    assert b'"x":{"id":7}' in path.read_bytes()
+    assert b"hookMessage" not in path.read_bytes()
+    held.file.append([ours("z", held.opened.leaf, 1)])
+    assert len(load(path).branch()) == 5
+
+
+def test_version_two_keeps_its_ids(tmp_path):
+    room, path = place(tmp_path, HEADER.replace(b'"version":3', b'"version":2') + entry(0) + entry(1))
+    held = room.open(KEY, NOW)
+    assert path.read_bytes() == HEADER + entry(0) + entry(1)
+    assert held.opened.leaf == "m1"
+
+
+def test_version_three_is_not_touched_by_opening(tmp_path):
+    room, path = place(tmp_path, HEADER + entry(0))
+    room.open(KEY, NOW).close(handover=False)
+    assert path.read_bytes() == HEADER + entry(0)
+    assert os.listdir(path.parent) == [path.name]
