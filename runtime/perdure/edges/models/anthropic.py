@@ -6,7 +6,7 @@ one place. Every failure leaves as one classified `ModelError`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import ModuleType
 from typing import Any
@@ -48,7 +48,7 @@ class AnthropicModel:
         self._clock = clock or RealClock()
         self._client: Any = None
 
-    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent]:
         """The events of one answer. Raises `ModelError`."""
         self.requests += 1
         sdk = await anyio.to_thread.run_sync(_load)

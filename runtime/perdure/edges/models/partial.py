@@ -37,13 +37,13 @@ def _salvage(text: str) -> bytes:
 
 def _decode(text: str) -> Any:
     try:
-        return msgspec.json.decode((text + _closing(text)).encode("utf-8", "replace"))
+        return msgspec.json.decode(_closed(text).encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _closing(text: str) -> str:
-    """What closes the strings and brackets that are still open at the end of `text`."""
+def _closed(text: str) -> str:
+    """The text with the strings and brackets closed that are still open at its end."""
     stack: list[str] = []
     quoted = escaped = False
     for char in text:
@@ -56,4 +56,6 @@ def _closing(text: str) -> str:
             stack.append("}" if char == "{" else "]")
         elif char in "}]" and stack:
             stack.pop()
-    return ('"' if quoted else "") + "".join(reversed(stack))
+    if escaped:
+        text = text[:-1]
+    return text + ('"' if quoted else "") + "".join(reversed(stack))

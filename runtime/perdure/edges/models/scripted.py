@@ -6,7 +6,7 @@ counts with a real tokenizer and keeps a prompt cache in the script's clock.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from hashlib import sha256
 from typing import Any
@@ -52,7 +52,7 @@ class ScriptedModel:
         self._provider = Provider(info, source, clock, strict=strict, known=known, accounting=books)
         self._clock, self._on_request = clock, on_request
 
-    async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: Request) -> AsyncGenerator[ModelEvent]:
         """The events of one answer. Raises `ModelError` for a refusal or a scripted fault."""
         self.requests += 1
         if self._on_request:

@@ -13,7 +13,7 @@ from perdure.errors import ModelErrorKind
 
 
 def _any(*words: str) -> re.Pattern[str]:
-    return re.compile("|".join(words), re.DOTALL)
+    return re.compile("|".join(words), re.DOTALL | re.MULTILINE)
 
 
 SETTINGS = _any(

@@ -1,0 +1,250 @@
+"""Every recorded failure has one kind, and what only looks like an overflow is none."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.edges.models.classify import classify, message_of, model_error, observed_tokens, retry_after
+from perdure.edges.models.partial import read_arguments
+
+SESSIONS = os.environ.get("PERDURE_SESSIONS", "")
+
+
+def anthropic(kind: str, message: str) -> str:
+    return json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"})
+
+
+GEMINI = json.dumps(
+    {
+        "error": {
+            "message": json.dumps(
+                {
+                    "error": {
+                        "code": 429,
+                        "message": "You exceeded your current quota, please check your plan "
+                        "and billing details. Please retry in 43.5s.",
+                        "status": "RESOURCE_EXHAUSTED",
+                    }
+                }
+            ),
+            "code": 429,
+            "status": "Too Many Requests",
+        }
+    }
+)
+
+OVERFLOWS = [
+    "400 " + anthropic("invalid_request_error", "prompt is too long: 252587 tokens > 200000 maximum"),
+    "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease input length or "
+    "`max_tokens` and try again",
+    "This model's maximum context length is 128000 tokens. However, you requested 139211 tokens (135115 in "
+    "the messages, 4096 in the completion). Please reduce the length of the messages or completion.",
+    "Context overflow: estimated context size exceeds safe threshold during tool loop.",
+    "Preemptive context overflow: estimated context size exceeds safe threshold during tool loop",
+    "413 " + anthropic("request_too_large", "Request exceeds the maximum size"),
+    "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    "context_length_exceeded",
+    "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "Invalid request: Your request exceeded model token limit: 262144 (requested: 270000)",
+    "prompt too long; exceeded max context length by 4 tokens",
+    "model_context_window_exceeded",
+    "the request exceeds the available context size, try increasing it",
+    "400 上下文长度超出限制",
+    "错误：上下文过长，请压缩上下文",
+    "输入超出最大上下文",
+]
+
+KINDS: list[tuple[int | None, str, str]] = [
+    *((None, text, "overflow") for text in OVERFLOWS),
+    (
+        None,
+        "429 "
+        + anthropic(
+            "rate_limit_error",
+            "This request would exceed your organization's rate limit of 10,000 input tokens per minute. "
+            "Please reduce the prompt length or the maximum tokens requested, or try again later.",
+        ),
+        "rate_limit",
+    ),
+    (
+        429,
+        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 46911. The input or "
+        "output tokens must be reduced in order to run successfully.",
+        "rate_limit",
+    ),
+    (429, GEMINI, "rate_limit"),
+    (
+        429,
+        "You've reached your usage limit for this period. Your quota refreshes in the next cycle.",
+        "billing",
+    ),
+    (429, "You exceeded your current quota, please check your plan and billing details.", "billing"),
+    (
+        400,
+        anthropic("invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
+        "billing",
+    ),
+    (402, "Payment Required", "billing"),
+    (None, "401 " + anthropic("authentication_error", "invalid x-api-key"), "auth"),
+    (403, anthropic("permission_error", "not allowed"), "auth"),
+    (500, "auth_unavailable: no auth available", "auth"),
+    (
+        None,
+        "Cannot convert argument to a ByteString because the character at index 7 has a value of 8230",
+        "auth",
+    ),
+    (None, "404 " + anthropic("not_found_error", "model: claude-3-5-haiku-latest"), "not_found"),
+    (500, "your current code plan not support model glm-5", "not_found"),
+    (529, anthropic("overloaded_error", "Overloaded"), "overloaded"),
+    (None, "overloaded_error: Overloaded", "overloaded"),
+    (503, "upstream", "overloaded"),
+    (500, anthropic("api_error", "Internal server error"), "server"),
+    (502, "<html>Bad Gateway</html>", "server"),
+    (None, "Provider returned error", "server"),
+    (400, "registry.example/model:7b does not support tools", "invalid"),
+    (400, anthropic("invalid_request_error", "messages.1: `tool_use` ids were found without"), "invalid"),
+    (400, "Reasoning is mandatory for this endpoint and cannot be disabled.", "invalid"),
+    (None, "Model context window too small (4096 tokens). Minimum is 16000.", "invalid"),
+    (None, "LLM idle timeout (120s): no response from model", "timeout"),
+    (None, "request timed out", "timeout"),
+    (504, "", "timeout"),
+    (None, "read ECONNRESET", "transport"),
+    (None, "UNKNOWN_CERTIFICATE_VERIFICATION_ERROR", "transport"),
+    (None, "fetch failed", "transport"),
+    (None, "terminated", "cut"),
+    (None, "Unterminated string in JSON at position 8193", "cut"),
+    (None, "This operation was aborted", "aborted"),
+    (None, "Request was aborted.", "aborted"),
+    (None, "something else", "unknown"),
+    (418, "", "invalid"),
+    (500, "", "server"),
+]
+
+
+@pytest.mark.parametrize(("status", "text", "kind"), KINDS, ids=[f"{k}-{t[:40]}" for _, t, k in KINDS])
+def test_each_wording_has_one_kind(status: int | None, text: str, kind: str) -> None:
+    assert classify(status, text) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("prompt is too long: 252587 tokens > 200000 maximum", 252587),
+        ("maximum context length is 128000 tokens. However, you requested 139,211 tokens", 139211),
+        ("your messages resulted in 130000 tokens", 130000),
+        ("input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000", 178959),
+        ("Context overflow: estimated", None),
+    ],
+)
+def test_the_refused_size_is_read_where_it_is_told(text: str, tokens: int | None) -> None:
+    assert observed_tokens(text) == tokens
+
+
+NOON = 1764417600.0  # 2025-11-29 12:00:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("headers", "text", "wait"),
+    [
+        ({"Retry-After": "30"}, "", 30),
+        ({"retry-after-ms": "1500", "retry-after": "30"}, "", 1.5),
+        ({"retry-after": "Sat, 29 Nov 2025 12:00:45 GMT"}, "", 45),
+        ({"retry-after": "Sat, 29 Nov 2025 11:00:00 GMT"}, "", 0),
+        ({"retry-after": "soon"}, "", None),
+        ({"retry-after": "nan"}, "", None),
+        ({"retry-after": "-5"}, "", None),
+        ({}, "Please try again in 6.2s.", 6.2),
+        ({}, "Please try again in 350ms.", 0.35),
+        ({}, "try again in 2 minutes", 120),
+        ({}, '"retryDelay": "43s"', 43),
+        ({}, "no hint", None),
+    ],
+)
+def test_the_wait_comes_from_headers_first(headers: dict[str, str], text: str, wait: float | None) -> None:
+    assert retry_after(headers, text, NOON) == (pytest.approx(wait) if wait is not None else None)
+
+
+def test_json_inside_json_is_read_to_its_innermost_message() -> None:
+    assert message_of(GEMINI).startswith("You exceeded your current quota")
+    error = model_error(429, GEMINI)
+    assert (error.kind, error.retry_after) == ("rate_limit", 43.5)
+    assert str(error).startswith("429 You exceeded")
+
+
+def test_a_final_error_carries_no_wait() -> None:
+    assert model_error(401, "invalid x-api-key", {"retry-after": "30"}).retry_after is None
+
+
+def test_the_line_of_an_error_is_one_line_of_bounded_length() -> None:
+    error = model_error(500, "a\nb\n" + "x" * 100_000)
+    assert "\n" not in str(error)
+    assert len(str(error)) <= 600
+    assert str(model_error(None, ""))
+
+
+@given(st.text(), st.none() | st.integers(100, 599))
+def test_any_text_is_classified_without_an_exception(text: str, status: int | None) -> None:
+    assert model_error(status, text, {"retry-after": text}).kind == classify(status, text)
+
+
+@pytest.mark.skipif(not SESSIONS, reason="PERDURE_SESSIONS names the folder of recorded sessions")
+def test_recorded_errors_are_all_understood() -> None:
+    found = [text for path in sorted(Path(SESSIONS).glob("*.jsonl")) for text in _errors(path)]
+    assert len(found) > 100
+    kinds = {text: classify(None, text) for text in found}
+    assert [text for text, kind in kinds.items() if kind == "unknown"] == []
+    for status, kind in (("429", "rate_limit"), ("404", "not_found"), ("401", "auth")):
+        assert {k for text, k in kinds.items() if text.startswith(status)} == {kind}
+    for word, kind in (("too long", "overflow"), ("credit balance", "billing"), ("aborted", "aborted")):
+        assert {k for text, k in kinds.items() if word in text} == {kind}
+
+
+def _errors(path: Path) -> list[str]:
+    out = []
+    for line in path.read_bytes().split(b"\n"):
+        if b'"errorMessage"' in line:
+            try:
+                message = json.loads(line)["message"]
+            except (ValueError, KeyError):
+                continue
+            out += [message["errorMessage"]] if message.get("errorMessage") else []
+    return out
+
+
+@pytest.mark.parametrize(
+    ("raw", "kept", "broken"),
+    [
+        ("", b"{}", False),
+        ("  ", b"{}", False),
+        ('{"a": 1}', b'{"a": 1}', False),
+        ('{"a": 1, "b": "unfin', b'{"a":1,"b":"unfin"}', True),
+        ('{"a": {"b": [1, 2', b'{"a":{"b":[1,2]}}', True),
+        ('{"a": 1, "b": tru', b'{"a":1}', True),
+        ('{"a": "x\\', b'{"a":"x"}', True),
+        ('{"a": "ends in \\u12', b"{}", True),
+        ("[1]", b"{}", True),
+        ("nonsense", b"{}", True),
+    ],
+)
+def test_of_broken_arguments_is_kept_what_stands_before_the_break(
+    raw: str, kept: bytes, broken: bool
+) -> None:
+    arguments, problem = read_arguments(raw)
+    assert arguments == kept
+    assert (problem is not None) is broken
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=4), st.integers(0, 60)
+)
+def test_arguments_cut_anywhere_still_give_an_object(value: dict[str, object], at: int) -> None:
+    raw = json.dumps(value)
+    arguments, problem = read_arguments(raw[:at])
+    assert isinstance(json.loads(arguments), dict)
+    assert problem is None or at < len(raw)
