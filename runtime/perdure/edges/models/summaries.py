@@ -41,14 +41,14 @@ def extractive_summariser(body: dict[str, Any], request: Request) -> ScriptedRep
     found = CONVERSATION.search(asked)
     previous = PREVIOUS.search(asked)
     text = (found[1] if found else asked).strip()
-    budget = min(int(body.get("max_tokens", 4096)) * 2, max(400, len(text) // 4))
+    budget = min(int(body.get("max_tokens", 4096)) * 2, max(600, len(text) // 4))
     return say(summarise(text, previous[1] if previous else "", budget))
 
 
 def summarise(text: str, previous: str, budget: int) -> str:
     """The five sections a summary must have, in at most about `budget` characters."""
     asks = [line.strip() for line in ASKED.findall(text)]
-    names = list(dict.fromkeys(IDENTIFIER.findall(previous + "\n" + text)))
+    names = list(dict.fromkeys(name.rstrip(".,:") for name in IDENTIFIER.findall(previous + "\n" + text)))
     sections = (
         ("## Decisions", _some(DECIDED.findall(text))),
         ("## Open TODOs", _some(asks[-2:-1])),
@@ -58,9 +58,11 @@ def summarise(text: str, previous: str, budget: int) -> str:
     )
     told = ["## Earlier", *_some(previous.strip().splitlines())] if previous.strip() else []
     told += ["## Asked so far", *_some(asks[:-1])] if len(asks) > 1 else []
-    share = max(60, budget // (len(sections) + 1))
+    share = max(60, budget // (len(sections) + 2))  # identifiers, last of all, get two
     lines = ["\n".join(told)[:share]] if told else []
-    lines += [head + "\n" + _fit(found, share) for head, found in sections]
+    lines += [
+        f"{head}\n{_fit(found, share * (1 + head.endswith('identifiers')))}" for head, found in sections
+    ]
     return "\n\n".join(lines)
 
 
