@@ -1,0 +1,1 @@
+"""Recordings of other programs, each read into the one shape of `replay.recording`."""
