@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from perdure.kernel.clock import Clock
+from perdure.kernel.stray import fatal
 from perdure.kernel.waiter import Waiter
 
 BOUND = 256  # events a listener may fall behind
@@ -101,21 +102,26 @@ class Channel:
         self.published += 1
         for name, listener in list(self._listeners.items()):
             lost = listener.push(event)
-            if lost:
+            self.dropped += lost > 0
+            if lost and not lost & (
+                lost - 1
+            ):  # at 1, 2, 4, 8 … in a row: a flood of losses is not a flood of news
                 self._drop(name, lost, None)
         for name, hook in list(self._hooks.items()):
             try:
                 hook(event)
-            except Exception as exc:
+            except BaseException as exc:
+                if fatal(exc):
+                    raise
+                self.dropped += 1
                 self._drop(name, 1, exc)
 
     def _drop(self, name: str, lost: int, error: BaseException | None) -> None:
-        self.dropped += 1
         if self._on_drop is not None:
             try:
                 self._on_drop(self.name, name, lost, error)
             except Exception:  # nobody is left to tell
-                self._on_drop = None
+                return
 
     def close(self) -> None:
         """End all readers."""

@@ -16,7 +16,7 @@ import anyio
 
 from perdure.kernel.deadlines import Deadlines, Timer
 from perdure.kernel.errors import DeadlineExceeded, KernelError
-from perdure.kernel.park import new_park
+from perdure.kernel.park import Park, new_park, park_type
 from perdure.kernel.waiter import Waiter
 
 T = TypeVar("T")
@@ -117,6 +117,7 @@ class RealClock(Clock):
         self._deadlines = Deadlines(time.monotonic, lambda exc: self.report(exc))
         self._turn: anyio.Lock | None = None
         self._tickers = 0
+        self._new_park: Callable[[], Park] = new_park
 
     def now(self) -> float:
         return time.monotonic()
@@ -139,7 +140,7 @@ class RealClock(Clock):
             raise KernelError(
                 f"two tasks wait for one answer ({waiter.label or 'unnamed'}): give each its own"
             )
-        park = waiter.park = new_park()
+        park = waiter.park = self._new_park()
         try:
             if timeout is None:
                 await park.wait()
@@ -174,6 +175,13 @@ class RealClock(Clock):
 
     def call_at(self, when: float, fn: Callable[[], object]) -> Timer:
         return self._deadlines.call_at(when, fn)
+
+    def adopt(self, name: str) -> Any:
+        """Remembers the kind of loop for as long as a kernel lives on it."""
+        self._new_park = park_type()
+
+    def disown(self, owner: Any) -> None:
+        self._new_park = new_park
 
     @property
     def deadlines(self) -> Deadlines:

@@ -26,13 +26,13 @@ async def gather(
         outcomes[index] = outcome
         left -= 1
         try:
-            if on_each is not None:
+            if on_each is not None and not jobs.mute:
                 on_each(index, outcome)
         finally:
             if not left:
                 done.set()
 
-    started = [jobs.start(f"{key}/{i}", fn, on_end=partial(ended, i)) for i, fn in enumerate(fns)]
+    started = [jobs.start(f"{key}/{i}", fn, on_end=partial(ended, i), inner=True) for i, fn in enumerate(fns)]
     if not started:
         return outcomes
     try:

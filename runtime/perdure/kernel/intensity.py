@@ -71,6 +71,10 @@ class Breaker:
         """A success closes it."""
         self._since, self._trial = None, False
 
+    def undecided(self) -> None:
+        """It ended without saying anything about the pool's health: another trial is allowed."""
+        self._trial = False
+
     def broke(self, now: float) -> bool:
         """A fault. True where it opens by this one."""
         self._past, within = self._intensity.note(self._past, now)

@@ -8,6 +8,7 @@ end is told in `finally`, exactly once. (Pooled: 9 µs a job in steady state; a 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from functools import partial
 from itertools import count
 from math import inf
@@ -40,6 +41,7 @@ class Job:
         "args",
         "cancelled",
         "fn",
+        "inner",
         "key",
         "number",
         "on_end",
@@ -49,10 +51,18 @@ class Job:
     )
 
     def __init__(
-        self, jobs: Jobs, key: str, number: int, fn: Any, args: tuple[Any, ...], on_end: OnEnd | None
+        self,
+        jobs: Jobs,
+        key: str,
+        number: int,
+        fn: Any,
+        args: tuple[Any, ...],
+        on_end: OnEnd | None,
+        inner: bool,
     ) -> None:
         self._jobs = jobs
         self.key, self.number, self.fn, self.args, self.on_end = key, number, fn, args, on_end
+        self.inner = inner
         self.cancelled = False
         self.scope: anyio.CancelScope | None = None
         self.outcome: Outcome | None = None
@@ -97,6 +107,7 @@ class Jobs:
         self.clock = clock
         self._report = report
         self._group: TaskGroup | None = None
+        self._context = copy_context()
         self._numbers = count(1)
         self._idle: list[_Idle] = []
         self._drained: Waiter[Any] | None = None
@@ -108,6 +119,7 @@ class Jobs:
     def open(self, group: TaskGroup) -> None:
         """From now on jobs can be started."""
         self._group = group
+        self._context = copy_context()
 
     @property
     def idle(self) -> int:
@@ -115,12 +127,20 @@ class Jobs:
         return len(self._idle)
 
     def start(
-        self, key: str, fn: Callable[..., Awaitable[Any]], *args: Any, on_end: OnEnd | None = None
+        self,
+        key: str,
+        fn: Callable[..., Awaitable[Any]],
+        *args: Any,
+        on_end: OnEnd | None = None,
+        inner: bool = False,
     ) -> Job:
-        """Run `await fn(*args)`. `on_end(job, outcome)` is synchronous, called exactly once, in any case."""
+        """Run `await fn(*args)`. `on_end(job, outcome)` is synchronous, called exactly once, in any case.
+
+        `inner`: the kernel's own, told even after a kill.
+        """
         if self.closed or self._group is None:
             raise Closed(f"{key}: the kernel isn't running, nothing was started")
-        job = Job(self, key, next(self._numbers), fn, args, on_end)
+        job = Job(self, key, next(self._numbers), fn, args, on_end, inner)
         self.live[job.number] = job
         self.started += 1
         self.clock.schedule(job.owner, partial(self._launch, job))
@@ -132,7 +152,8 @@ class Jobs:
             idle.job = job
             idle.park.wake()
         elif self._group is not None:
-            self._group.start_soon(self._serve, job, name=f"job {job.key}")
+            # in the kernel's own context: a pooled task must not inherit that of whoever needed it first
+            self._context.copy().run(partial(self._group.start_soon, self._serve, job, name=f"job {job.key}"))
 
     async def _serve(self, first: Job) -> None:
         """A pooled task: one job after another."""
@@ -160,9 +181,10 @@ class Jobs:
     async def _next(self, idle: _Idle) -> Job | None:
         try:
             await idle.park.wait()
-        finally:
+        except BaseException:
             if idle in self._idle:
                 self._idle.remove(idle)
+            raise
         return idle.job
 
     async def _run(self, job: Job) -> None:
@@ -212,7 +234,7 @@ class Jobs:
         job.settle(outcome)
         self.live.pop(job.number, None)
         self.failed += isinstance(outcome, Failed)
-        if job.on_end is not None and not self.mute:
+        if job.on_end is not None and (job.inner or not self.mute):
             try:
                 job.on_end(job, outcome)
             except Exception as exc:  # the one who wanted to know broke; the job is over all the same

@@ -234,11 +234,11 @@ class Kernel:
             own = error is None or isinstance(error, Exception)
             caught = await (group.__aexit__(None, None, None) if own else group.__aexit__(kind, error, trace))
         except BaseExceptionGroup as several:
-            raise _single(several) from None
+            found = _single(several)
+            raise found from (error if found is not error else None)
         finally:
             self._group = None
-            if self._main is not None:
-                self.clock.disown(self._main)
+            self.clock.disown(self._main)
         if self._escalated is not None:
             raise self._escalated
         return caught if not own else None

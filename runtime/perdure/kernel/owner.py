@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from math import inf
-from typing import Any
 
 from perdure.kernel.park import Park
-from perdure.kernel.waiter import Waiter
 
 
 class Scope:
@@ -57,6 +55,8 @@ class Owner:
 
     def nearest(self) -> Scope | None:
         """The scope that ends first; of equal ones the inner."""
+        if not self.scopes:
+            return None
         return min(self.visible(), key=lambda scope: scope.deadline, default=None)
 
     @property
@@ -72,4 +72,3 @@ class Owner:
 current: ContextVar[Owner | None] = ContextVar("perdure_kernel_owner", default=None)
 
 NEVER = inf
-Answer = Waiter[Any]

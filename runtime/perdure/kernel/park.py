@@ -7,7 +7,7 @@ checkpoints while they wait, so anyio's cancel scopes act on them as on any othe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import sniffio
@@ -67,9 +67,14 @@ def on_trio() -> bool:
     return sniffio.current_async_library() == "trio"
 
 
+def park_type() -> Callable[[], Park]:
+    """What makes parks for the loop that runs this task; asking each time costs a microsecond."""
+    return _TrioPark if on_trio() else _FuturePark
+
+
 def new_park() -> Park:
     """A park for the loop that runs this task."""
-    return _TrioPark() if on_trio() else _FuturePark()
+    return park_type()()
 
 
 def current_task() -> object:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.intensity import Breaker, Intensity
 from perdure.kernel.jobs import Job, Jobs, Report
-from perdure.kernel.outcome import Cancelled, Failed, Outcome, Superseded
+from perdure.kernel.outcome import Cancelled, Failed, Outcome, Returned, Superseded
 
 TRIES = 2  # a crash may be the moment's fault once
 FAULTS = Intensity(8, 60.0)  # crashes within a minute; one more opens the breaker
@@ -46,21 +46,17 @@ class Permits:
         """This pool wants to know when one comes back."""
         self._pools.append(pool)
 
-    def take(self) -> bool:
-        """One, if there is one."""
-        if self.used >= self.limit:
-            return False
-        self.used += 1
-        return True
+    @property
+    def free(self) -> int:
+        """How many more."""
+        return self.limit - self.used
 
     def give(self) -> None:
-        """One back; the pools that waited longest look first."""
+        """One back; the pools look for it in turns."""
         self.used -= 1
-        for pool in self._pools:
-            if self.used >= self.limit:
-                return
-            pool.pump()
         self._pools.append(self._pools.pop(0))
+        for pool in list(self._pools):
+            pool.pump()
 
 
 class _Letter:
@@ -127,12 +123,14 @@ class Pool:
     def pump(self) -> None:
         """Begin whatever may begin now."""
         while self._turn and len(self._busy) < self.workers and not self._jobs.closed:
+            if self._permits is not None and not self._permits.free:
+                return
             now = self._jobs.clock.now()
             if not self.breaker.allow(now):
                 self._later(now)
                 return
-            if self._permits is not None and not self._permits.take():
-                return
+            if self._permits is not None:
+                self._permits.used += 1
             self._begin(self._turn.popleft())
 
     def _later(self, now: float) -> None:
@@ -166,7 +164,10 @@ class Pool:
         if isinstance(outcome, Failed):
             self._crash(letter, outcome)
         else:
-            self.breaker.worked()
+            if isinstance(outcome, Returned):
+                self.breaker.worked()
+            else:
+                self.breaker.undecided()
             self.done += 1
             self._tell(letter, outcome)
         if letter.key in self._waiting and letter.key not in self._busy and letter.key not in self._turn:

@@ -36,6 +36,7 @@ from perdure.kernel.waiter import Waiter
 
 T = TypeVar("T")
 SET, LATE, CANCEL = "set", "late", "cancel"
+PROMPT = b""  # cancellations come before all else of their instant, in the order they were called
 BREATH = 256  # releases after which the loop gets a real turn, so that signals and watchdog are served
 STUBBORN = 100  # refused waits after which a task that swallows its cancellation is put aside for good
 PATIENCE = (
@@ -89,7 +90,8 @@ class VirtualClock(Clock):
 
     def _push(self, at: float, owner: Owner, entry: _Entry) -> None:
         self._pushed += 1
-        heapq.heappush(self._heap, (at, self._tie(owner), self._pushed, entry))
+        tie = PROMPT if entry.reason is CANCEL else self._tie(owner)
+        heapq.heappush(self._heap, (at, tie, self._pushed, entry))
         if len(self._heap) > SMALL and self._pushed % SMALL == 0:
             alive = [e for e in self._heap if e[3].alive()]
             if len(self._heap) > 4 * len(alive):
@@ -253,8 +255,8 @@ class VirtualClock(Clock):
         owner.scopes.append(scope)
         try:
             yield
-        except ScopeExpired as exc:
-            if exc.scope is not scope:
+        except (ScopeExpired, BaseExceptionGroup) as exc:
+            if not _expired(exc, scope):
                 raise
             raise DeadlineExceeded(f"not done within {seconds:g} s") from None
         finally:
@@ -319,8 +321,10 @@ class VirtualClock(Clock):
         self.entered(owner)
         return owner
 
-    def disown(self, owner: Owner) -> None:
+    def disown(self, owner: Owner | None) -> None:
         """Stop counting it."""
+        if owner is None:
+            return
         self._owners.pop(owner, None)
         self._running -= 1
         current.set(None)
@@ -334,12 +338,12 @@ class VirtualClock(Clock):
             seen = self.releases
             if still:
                 names = ", ".join(o.name for o in self._owners if o.stop is None)
-                text = (
-                    f"waits outside the kernel for {still:g} real seconds and holds virtual time up: {names}"
-                )
                 self.outside(names)
                 if still >= 6 * self.patience:
-                    raise OutsideWait(text)
+                    raise OutsideWait(
+                        f"virtual time stands still for {still:g} real seconds, because this waits outside "
+                        f"the kernel or never rests: {names}"
+                    )
 
 
 class _StopPark:
@@ -355,6 +359,13 @@ class _StopPark:
 
     def wait(self) -> Any:
         return self.stop.park.wait()
+
+
+def _expired(exc: BaseException, scope: Scope) -> bool:
+    """Whether it is nothing but the end of that scope."""
+    if isinstance(exc, BaseExceptionGroup):
+        return all(_expired(inner, scope) for inner in exc.exceptions)
+    return isinstance(exc, ScopeExpired) and exc.scope is scope
 
 
 def _nothing() -> None:
