@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from perdure.records import (
@@ -76,7 +77,7 @@ def case_view(entries: list[dict[str, Any]]) -> Items:
 
 def message(found: dict[str, Any]) -> Message:
     """One message as a decoder would make it, absent and odd values as their nearest record."""
-    role, when = found.get("role"), int(found.get("timestamp") or 0)
+    role, when = found.get("role"), _time(found.get("timestamp"))
     content = blocks(found.get("content"))
     if role == "assistant":
         stop = found.get("stopReason") or "stop"
@@ -122,6 +123,16 @@ def block(found: Any) -> Block:
 
 def _text(found: Any) -> str:
     return found if isinstance(found, str) else ""
+
+
+def _time(found: Any) -> int:
+    """Milliseconds, from a number or an ISO text; 0 where it can't be told."""
+    if isinstance(found, str):
+        try:
+            return int(datetime.fromisoformat(found.replace("Z", "+00:00")).timestamp() * 1000)
+        except ValueError:
+            return 0
+    return int(found or 0)
 
 
 def _usage(found: Any) -> Usage | None:

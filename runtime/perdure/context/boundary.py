@@ -14,7 +14,7 @@ BOUNDARY = "<!-- PERDURE_CACHE_BOUNDARY -->"
 FOREIGN_BOUNDARY = "<!-- OPENCLAW_CACHE_BOUNDARY -->"
 
 _MARKER = re.compile(f"\n(?:{re.escape(BOUNDARY)}|{re.escape(FOREIGN_BOUNDARY)})\n")
-_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
+_TRAILING = re.compile("[ \t]+(?=[\n\u2028\u2029]|$)")
 
 
 def split(prompt: str) -> tuple[str, str] | None:

@@ -28,10 +28,9 @@ def limit(items: Items, turns: int | None, decided: Decisions = NOTHING_DECIDED)
         return Changed(items)
     users = [n for n, item in enumerate(items) if type(item.message) is User]
     start = _decided_start(items, decided)
-    counted = sum(1 for n in users if n >= start)
-    allowed = turns if start == 0 else turns + margin(turns)
-    if counted <= allowed:
-        return _cut(items, start, ())
+    allowed = turns if start is None else turns + margin(turns)
+    if sum(1 for n in users if n >= (start or 0)) <= allowed:
+        return _cut(items, start or 0, ())
     start = users[-turns]
     return _cut(items, start, (Decision(KEY, "limit", value=items[start].entry),))
 
@@ -51,20 +50,23 @@ def history_limit(key: str, channels: Mapping[str, Any]) -> int | None:
         parts = parts[2:]
     if len(parts) < 2:
         return None
-    settings = _channel(parts[0], channels)
-    if parts[1] in _DIRECT:
-        return _direct(settings, ":".join(parts[2:]))
-    return settings.get("historyLimit") if parts[1] in _SHARED else None
+    settings, kind = _channel(parts[0], channels), parts[1].lower()
+    if kind in _DIRECT:
+        return _whole(_direct(settings, ":".join(parts[2:])))
+    return _whole(settings.get("historyLimit")) if kind in _SHARED else None
 
 
-def _direct(settings: Mapping[str, Any], peer: str) -> int | None:
+def _direct(settings: Mapping[str, Any], peer: str) -> object:
     topic = _TOPIC.match(peer)
     own = settings.get("dms")
     mine = own.get(topic.group(1) if topic else peer) if isinstance(own, Mapping) else None
     if isinstance(mine, Mapping) and "historyLimit" in mine:
-        found: int | None = mine["historyLimit"]
-        return found
+        return mine["historyLimit"]
     return settings.get("dmHistoryLimit")
+
+
+def _whole(found: object) -> int | None:
+    return found if type(found) is int else None
 
 
 def _channel(name: str, channels: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -81,11 +83,11 @@ def _normal(name: str) -> str:
     return _ALIASES.get(lowered, lowered)
 
 
-def _decided_start(items: Items, decided: Decisions) -> int:
+def _decided_start(items: Items, decided: Decisions) -> int | None:
     before = decided.get(KEY)
     if before is None or not before.value:
-        return 0
-    return next((n for n, item in enumerate(items) if item.entry == before.value), 0)
+        return None
+    return next((n for n, item in enumerate(items) if item.entry == before.value), None)
 
 
 def _cut(items: Items, start: int, decisions: tuple[Decision, ...]) -> Changed:

@@ -88,7 +88,10 @@ def contents(items: Items, policy: TranscriptPolicy, model: ModelInfo) -> Change
 
 
 def forget_stale_usage(items: Items) -> Changed:
-    """Zero the usage of messages from before the latest compaction: it tells of a longer prompt."""
+    """Zero the usage of messages from before the latest compaction: it tells of a longer prompt.
+
+    A message that stands behind the summary and doesn't tell its time (0) keeps its usage.
+    """
     last = max((n for n, item in enumerate(items) if type(item.message) is Summary), default=-1)
     if last < 0:
         return Changed(items)
@@ -97,7 +100,7 @@ def forget_stale_usage(items: Items) -> Changed:
     lines: list[LedgerLine] = []
     for n, item in enumerate(items):
         message = item.message
-        if type(message) is Assistant and message.usage and (n < last or message.timestamp <= made):
+        if type(message) is Assistant and message.usage and (n < last or 0 < message.timestamp <= made):
             lines.append(LedgerLine(item.entry, "in", STALE_USAGE))
             item = Item(item.entry, replace(message, usage=Usage()))
         out.append(item)

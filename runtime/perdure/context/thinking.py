@@ -46,7 +46,7 @@ def settle(items: Items, model: ModelInfo, policy: TranscriptPolicy, *, on: bool
     with thinking off: the open tool loop holds thinking of another model, or (models with a thinking
     budget) doesn't begin with thinking although the provider demands it.
     """
-    start = open_loop(items)
+    start, last = open_loop(items), _last_assistant(items)
     since = _compacted_at(items)
     out: list[Item] = []
     lines: list[LedgerLine] = []
@@ -56,7 +56,7 @@ def settle(items: Items, model: ModelInfo, policy: TranscriptPolicy, *, on: bool
         if type(message) is not Assistant or not _has_thinking(message):
             out.append(item)
             continue
-        rule = _fault(message, model, policy, place >= start, since) if on else OFF
+        rule = _fault(message, model, policy, place >= start, place == last, since) if on else OFF
         if not rule and not _heads_its_run(out):
             rule = MISPLACED
         if not rule:
@@ -76,9 +76,7 @@ def open_loop(items: Items) -> int:
 
     It is open while the last assistant message waits for the model to read its results.
     """
-    last = len(items) - 1
-    while last >= 0 and type(items[last].message) is not Assistant:
-        last -= 1
+    last = _last_assistant(items)
     if last < 0 or not _calls(items[last]):
         return len(items)
     start = last
@@ -116,7 +114,9 @@ def same_model(message: Assistant, model: ModelInfo) -> bool:
     return message.provider == model.provider and _undated(message.model) == _undated(model.id)
 
 
-def _fault(message: Assistant, model: ModelInfo, policy: TranscriptPolicy, open_: bool, since: int) -> str:
+def _fault(
+    message: Assistant, model: ModelInfo, policy: TranscriptPolicy, in_loop: bool, last: bool, since: int
+) -> str:
     """The rule by which this message's thinking is left out; empty if it is sent."""
     if not same_model(message, model) or model.thinking == "none":
         return FOREIGN
@@ -126,11 +126,11 @@ def _fault(message: Assistant, model: ModelInfo, policy: TranscriptPolicy, open_
     sent = [block for block in message.content if type(block) is not Text or block.text.strip()]
     if not sent or type(sent[0]) is not Thinking or type(sent[-1]) is Thinking:
         return MISPLACED
-    if open_:
+    if in_loop:
         return ""
     if message.timestamp <= since:
         return COVERED
-    return CLOSED if policy.drop_thinking else ""
+    return CLOSED if policy.drop_thinking and not last else ""
 
 
 def _may_think(items: list[Item], model: ModelInfo) -> bool:
@@ -172,6 +172,13 @@ def _compacted_at(items: Items) -> int:
         if type(item.message) is Summary:
             return item.message.timestamp
     return -1
+
+
+def _last_assistant(items: Items) -> int:
+    last = len(items) - 1
+    while last >= 0 and type(items[last].message) is not Assistant:
+        last -= 1
+    return last
 
 
 def _all_signed(message: Assistant) -> bool:

@@ -37,7 +37,8 @@ def merged(first: Item, second: Item) -> Item:
     """Both contents in one message; the rest is the later one's, as far as it says anything."""
     a, b = first.message, second.message
     if type(a) is User and type(b) is User:
-        return Item(first.entry, replace(b, content=a.content + b.content))
+        # Where each part came from is in its text by now; the whole comes from nowhere in particular.
+        return Item(first.entry, User(a.content + b.content, b.timestamp or a.timestamp))
     assert type(a) is Assistant
     assert type(b) is Assistant
     usage, error = b.usage or a.usage, b.error or a.error
