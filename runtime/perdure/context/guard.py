@@ -19,7 +19,7 @@ from perdure.context.numbers import (
 )
 from perdure.context.results import NO_IMAGES, image_notice, images_of, render, text_of
 from perdure.context.shorten import plan
-from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge
+from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge, measure
 from perdure.errors import ContextOverflow
 from perdure.records import Decision, Item, Items, LedgerLine, ToolResult, User
 
@@ -70,6 +70,7 @@ class _Desk:
     ) -> None:
         self.originals, self.items = items, list(items)
         self.limits, self.estimator, self.decided, self.unseen = limits, estimator, decided, unseen
+        self.gauge = gauge
         self.sizes = [estimator.chars(gauge.measure(item)) for item in items]
         self.fixed = fixed_tokens * CHARS_PER_TOKEN_ESTIMATE
         self.total = self.fixed + sum(self.sizes)
@@ -158,16 +159,16 @@ class _Desk:
         return message
 
     def _put(self, at: int, decision: Decision, rule: str) -> None:
-        item = Item(self.items[at].entry, render(self._original(at), decision))
-        size = self.estimator.chars(Gauge().measure(item))
+        item, measured = self.gauge.shown(self.originals[at], decision, render)
+        size = self.estimator.chars(measured)
         self.total += size - self.sizes[at]
         self.items[at], self.sizes[at] = item, size
         self.done[at] = (decision, rule)
 
     def _blank(self, at: int) -> None:
         decision = Decision(self.items[at].entry, "placeholder")
-        blank = Item(self.items[at].entry, render(self._original(at), decision))
-        if self.estimator.chars(Gauge().measure(blank)) < self.sizes[at]:
+        blank = render(self._original(at), decision)
+        if self.estimator.chars(measure(blank)) < self.sizes[at]:
             self._put(at, decision, "guard.total")
 
     def _trim(self, at: int, room: int) -> None:
@@ -182,7 +183,7 @@ class _Desk:
         for _ in range(_TRIES):
             cut = plan(text, limit, entry)
             decision = Decision(entry, "trimmed", cut.head, cut.tail, value)
-            size = self.estimator.chars(Gauge().measure(Item(entry, render(original, decision))))
+            size = self.estimator.chars(measure(render(original, decision)))
             if size <= room or not cut.head:
                 break
             limit = min(limit - 1, int(limit * room / size))

@@ -49,7 +49,7 @@ UNSEEN_LEAST_CHARS = 160
 IMPORTANT_TAIL_CHARS = 2_000
 """Where errors, totals and closing braces are looked for: the end of an output tells how it went."""
 
-HEAD_SHARE = 0.7
+HEAD_SHARE, TAIL_SHARE = 0.7, 0.3
 """Of the budget, when the tail matters too: the head names what was run, the tail how it ended."""
 
 OMISSION_MARKER = "\n\n⚠️ [... middle content omitted — showing head and tail ...]\n\n"

@@ -14,7 +14,7 @@ from perdure.context.changed import Changed
 from perdure.context.graphemes import cut_after, cut_before
 from perdure.context.results import NO_IMAGES, images_of, render, text_of
 from perdure.context.tokens import Gauge
-from perdure.records import Assistant, Decision, Item, Items, LedgerLine, Record, ToolResult, User
+from perdure.records import Assistant, Decision, Items, LedgerLine, Record, ToolResult, User
 
 _NOTHING: Mapping[str, Decision] = {}
 
@@ -105,6 +105,7 @@ class _Desk:
 
     def __init__(self, items: Items, gauge: Gauge, window_chars: int) -> None:
         self.originals, self.items, self.window = items, list(items), window_chars
+        self.gauge = gauge
         self.sizes = [gauge.measure(item).raw for item in items]
         self.total = sum(self.sizes)
         self.done: dict[int, tuple[Decision, str]] = {}
@@ -154,10 +155,8 @@ class _Desk:
         return Changed(tuple(self.items), lines, new)
 
     def _put(self, at: int, decision: Decision, rule: str) -> None:
-        original = self.originals[at].message
-        assert isinstance(original, ToolResult)
-        self.items[at] = Item(self.items[at].entry, render(original, decision))
-        size = Gauge().measure(self.items[at]).raw
+        self.items[at], measured = self.gauge.shown(self.originals[at], decision, render)
+        size = measured.raw
         self.total += size - self.sizes[at]
         self.sizes[at] = size
         self.done[at] = (decision, rule)

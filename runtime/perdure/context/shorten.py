@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from perdure.context.graphemes import cut_after, cut_before
-from perdure.context.numbers import HEAD_SHARE, OMISSION_MARKER
+from perdure.context.numbers import OMISSION_MARKER, TAIL_SHARE
 from perdure.context.tails import has_important_tail
 from perdure.records import Record
 
@@ -84,9 +84,8 @@ def plan(text: str, limit: int, ref: str = "") -> Cut:
 
 def plan_cut(body: str, budget: int) -> Cut:
     """Split a budget of characters over head and tail of a text that is longer than the budget."""
-    with_tail = budget - len(OMISSION_MARKER)
-    if with_tail >= 3 * len(OMISSION_MARKER) and has_important_tail(body):
-        tail = int(budget * (1 - HEAD_SHARE))
+    if budget >= 2 * len(OMISSION_MARKER) and has_important_tail(body):
+        tail = int(budget * TAIL_SHARE)
         return Cut(_head(body, budget - tail - len(OMISSION_MARKER)), _tail(body, tail))
     return Cut(_head(body, budget))
 

@@ -9,7 +9,7 @@ A `Measure` depends on the content only and may be kept for ever; the `Estimator
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from perdure.context.numbers import (
     CHARS_PER_TOKEN_ESTIMATE,
@@ -22,6 +22,7 @@ from perdure.records import (
     Block,
     BranchSummary,
     Custom,
+    Decision,
     Image,
     Item,
     Message,
@@ -54,8 +55,8 @@ _KIND[0xE2] = ord("T")
 _KINDS = bytes(_KIND)
 
 # Tenths of a char (fortieths of a token) for each kind, fitted on texts of real sessions with two real
-# tokenizers, rounded up. Plain weights keep ASCII at one char and only lift what lies beyond it.
-_CONTENT = {b"D": 21, b"P": 21, b"W": 11, b"N": 11, b"2": 24, b"T": 24, b"3": 50, b"4": 100}
+# tokenizers, rounded up so that code isn't underrated. Plain weights keep ASCII at one char and only lift what lies beyond it.
+_CONTENT = {b"D": 26, b"P": 30, b"W": 11, b"N": 11, b"2": 24, b"T": 24, b"3": 50, b"4": 100}
 _LETTER_WEIGHT = 12
 _LIFTED = {b"2": 20, b"T": 20, b"3": 50, b"4": 80}
 _CJK_WEIGHT = 4
@@ -200,15 +201,17 @@ CAREFUL = Estimator(ratio=1.0, spread=0.1)
 
 
 class Gauge:
-    """Remembers the measures of a view's entries, so that a step costs only the tail that changed.
+    """Remembers what a view's entries measure, and what they look like as decided, so that a step costs
+    only the tail that changed.
 
-    An entry whose message was replaced (shortened, pruned) is measured again. The caller owns its life.
+    An entry whose message was replaced is looked at again. The caller owns its life, and forgets.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_shown")
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Message, Measure]] = {}
+        self._shown: dict[str, tuple[Message, Decision, Item, Measure]] = {}
 
     def measure(self, item: Item) -> Measure:
         known = self._known.get(item.entry)
@@ -219,6 +222,21 @@ class Gauge:
             self._known[item.entry] = (item.message, size)
         return size
 
+    def shown(
+        self, item: Item, decision: Decision, render: Callable[[ToolResult, Decision], ToolResult]
+    ) -> tuple[Item, Measure]:
+        """A result as a decision has it sent, with its measure."""
+        known = self._shown.get(item.entry)
+        if known is not None and known[0] is item.message and known[1] == decision:
+            return known[2], known[3]
+        assert isinstance(item.message, ToolResult)
+        out = Item(item.entry, render(item.message, decision))
+        size = measure(out.message)
+        if item.entry:
+            self._shown[item.entry] = (item.message, decision, out, size)
+        return out, size
+
     def keep(self, entries: frozenset[str]) -> None:
         """Forget all entries but these (after a compaction)."""
         self._known = {entry: known for entry, known in self._known.items() if entry in entries}
+        self._shown = {entry: shown for entry, shown in self._shown.items() if entry in entries}

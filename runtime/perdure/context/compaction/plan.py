@@ -71,7 +71,10 @@ def plan(
     if at == 0:
         alone = not any(free[1 : len(view)])
         return Nothing("nothing but the newest turn" if alone else "fits the kept tail")
-    return _planned(items, old, at, running, pinned)
+    planned = _planned(items, old, at, running, pinned)
+    if running and all(any(item.entry == pin.entry for pin in planned.pins) for item in planned.covered):
+        return Nothing("nothing but the newest turn")  # pins only: a summary of them can't be smaller
+    return planned
 
 
 def _previous(items: Items) -> tuple[Summary | None, Items]:

@@ -1,0 +1,175 @@
+"""Shortening: what stays, what the notice tells, and that bytes are replayable."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers_conformance import cases, ident
+from perdure.context.numbers import OMISSION_MARKER
+from perdure.context.shorten import Cut, is_shortened, parts, plan, plan_cut, shorten
+from perdure.context.tails import has_important_tail
+
+LOG = "all is well\n" * 2_000
+
+
+def cut_to(text: str, limit: int, ref: str = "e7") -> str:
+    cut = plan(text, limit, ref)
+    return shorten(text, cut.head, cut.tail, ref)
+
+
+def test_a_text_within_the_limit_is_left_as_it_is() -> None:
+    assert cut_to("short", 5) == "short"
+
+
+def test_a_text_whose_end_says_nothing_keeps_its_head_and_says_how_to_read_on() -> None:
+    short = cut_to("word " * 1_000, 1_000)
+    assert len(short) <= 1_000
+    assert OMISSION_MARKER not in short
+    assert short.endswith("more characters truncated; `recall e7` reads them]")
+
+
+def test_a_failure_at_the_end_of_a_long_log_stays_readable() -> None:
+    short = cut_to(LOG + "3 tests failed, 47 passed", 2_000)
+    assert "3 tests failed, 47 passed" in short
+    assert "⚠️ [... middle content omitted — showing head and tail ...]" in short
+
+
+def test_head_and_tail_share_the_budget_seventy_to_thirty_whatever_its_size() -> None:
+    cut = plan_cut("x" * 200_000 + "}", 100_000)
+    assert cut.tail == 30_000
+    assert cut.head == 70_000 - len(OMISSION_MARKER)
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["Fehler: Platte voll", "エラーが発生しました", "错误：磁盘已满", "테스트 3개 실패", "échec à la fin",
+     "ошибка записи", "error错误", "合计 12 条", '{"ok": true}', "Process finished with exit code 1"],
+)  # fmt: skip
+def test_the_end_matters_in_every_language(end: str) -> None:
+    assert has_important_tail(LOG + end)
+
+
+@pytest.mark.parametrize("end", ["abandoned", "terrorist", "the story goes on", ""])
+def test_a_word_inside_another_word_is_no_outcome(end: str) -> None:
+    assert not has_important_tail("all is well\n" * 500 + end)
+
+
+def test_only_the_last_two_thousand_characters_are_looked_at() -> None:
+    assert not has_important_tail("error " + "z " * 1_000)
+
+
+def test_a_shortened_text_is_cut_further_but_never_noticed_twice() -> None:
+    once = cut_to("word " * 4_000, 4_000, "e1")
+    twice = cut_to(once, 1_000, "e2")
+    assert twice.count("more characters truncated") == 1
+    assert "`recall e1`" in twice
+    missing = parts(twice).missing
+    assert missing + len(parts(twice).body) == 20_000
+
+
+def test_a_text_the_reference_shortened_is_recognised() -> None:
+    assert is_shortened("abc[... 20037 more characters truncated]")
+    assert not is_shortened("he wrote [... and more] here")
+
+
+def test_where_nothing_fits_the_notice_still_says_that_something_is_missing() -> None:
+    assert "5,000 more characters truncated" in cut_to("x" * 5_000, 10)
+
+
+MARKS = st.text(alphabet="ae\u0301\u0308\u200d\ufe0f👨👩👧🇩🇫\ud83d\ude00各\n각ㄱ\u1100\u1161", max_size=400)
+
+
+@given(MARKS, st.integers(0, 300))
+def test_no_cut_parts_a_base_from_its_marks(text: str, budget: int) -> None:
+    if budget >= len(text):
+        return
+    cut = plan_cut(text, budget)
+    for at in (cut.head, len(text) - cut.tail):
+        if 0 < at < len(text):
+            assert not unicodedata.category(text[at]).startswith("M")
+            assert text[at - 1] != "\u200d"
+            assert not ("\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at] <= "\udfff")
+
+
+@given(st.text(max_size=3_000), st.integers(0, 2_500), st.sampled_from(["", "e1"]))
+def test_a_stored_cut_replays_to_the_same_bytes_and_stays_within_the_limit(
+    text: str, limit: int, ref: str
+) -> None:
+    cut = plan(text, limit, ref)
+    once = shorten(text, cut.head, cut.tail, ref)
+    assert shorten(text, cut.head, cut.tail, ref) == once
+    assert shorten(once, cut.head, cut.tail, ref) == once
+    assert len(once) <= max(limit, 120)
+
+
+# --- vectors of the reference ---------------------------------------------------------------------
+
+REFERENCE_WORDS = re.compile(
+    r"(?<![A-Za-z0-9_])(?:error|exception|failed|fatal|traceback|panic|stack trace|errno|exit code|total|"
+    r"summary|result|complete|finished|done)(?![A-Za-z0-9_])"
+)
+
+
+def reference_tail(text: str) -> bool:
+    end = text[-2_000:].lower()
+    return bool(REFERENCE_WORDS.search(end)) or end.strip().endswith("}")
+
+
+def departure(text: str, most: float, least: int, suffix: int) -> str:
+    """Why ours differs, or nothing. Each reason is a rule, not a list of cases."""
+    budget = max(least, int(most) - suffix)
+    if any(ord(char) > 0xFFFF or unicodedata.category(char)[0] == "M" or char in "\u200d\r" for char in text):
+        return "a cut never parts a grapheme"
+    if "\ud800" <= max(text, default="") <= "\udfff":
+        return "a cut never parts a grapheme"
+    if least > most - suffix:
+        return "the limit wins over a minimum"
+    if has_important_tail(text) != reference_tail(text):
+        return "more words are words of outcome"
+    if has_important_tail(text) and budget * 0.3 > 4_000:
+        return "the tail is 30 % of any budget"
+    if has_important_tail(text) and (
+        budget <= 2 * least or int(budget * 0.7) - len(OMISSION_MARKER) <= least
+    ):
+        return "a small budget has a tail too"
+    if has_important_tail(text) and budget < 2 * len(OMISSION_MARKER):
+        return "no marker larger than what it parts"
+    return ""
+
+
+def kept(text: str, expected: str, suffix: str) -> Cut:
+    body = expected[: len(expected) - len(suffix)] if suffix else expected
+    head, marker, tail = body.partition(OMISSION_MARKER)
+    return Cut(len(head), len(tail) if marker else 0)
+
+
+TEXTS = [
+    case
+    for case in cases("truncate_tool_result", "truncateToolResultText")
+    if isinstance(case["input"].get("text"), str)
+    and isinstance(case["params"].get("maxChars"), (int, float))
+    and "text" in case["expected"]
+]  # the others pass what our types refuse
+
+
+@pytest.mark.parametrize("case", TEXTS, ids=ident)
+def test_cuts_are_the_reference_s_or_depart_by_a_rule(case: dict[str, Any]) -> None:
+    text, params, expected = case["input"]["text"], case["params"], case["expected"]["text"]
+    most, least = params["maxChars"], params.get("minKeepChars", 2_000)
+    if len(text) <= most:
+        assert departure(text, most, least, 0).startswith("a cut") or expected == text
+        assert text == shorten(text, plan(text, int(most)).head, 0)
+        return
+    suffix = params.get("suffix", f"[... {len(text) - int(most)} more characters truncated]")
+    ours = plan_cut(text, int(most) - len(suffix))
+    assert ours.head + ours.tail <= max(0, int(most))
+    if departure(text, most, least, len(suffix)):
+        return
+    notice = re.search(r"\[\.\.\. \d+ more characters truncated\]$", expected)
+    assert ours == kept(text, expected, params.get("suffix", notice[0] if notice else ""))
