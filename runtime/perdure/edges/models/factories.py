@@ -17,5 +17,5 @@ def default_factories(clock: Pace) -> Mapping[str, Callable[[ModelInfo], Model]]
     accounting = Accounting()
     return {
         "scripted": lambda info: ScriptedModel(info, demo_source, clock, accounting=accounting),
-        "anthropic": AnthropicModel,
+        "anthropic": lambda info: AnthropicModel(info, clock=clock),
     }

@@ -19,6 +19,7 @@ from perdure.errors import Locked, StorageFailed
 
 STALE_MS = 30 * 60 * 1000
 REFRESH_MS = 10 * 60 * 1000
+NO_PID = 2**22 + 1  # above the largest pid that Linux gives
 
 
 class SessionLock:
@@ -66,6 +67,12 @@ class SessionLock:
             return
         if self._current() == self._held:
             self.path.unlink(missing_ok=True)
+        self._held = None
+
+    def orphan(self) -> None:
+        """Leave the lock as a process that was killed leaves it: there, of a pid that is gone."""
+        if self._held is not None and self._current() == self._held:
+            self.path.write_bytes(json.dumps({"pid": NO_PID, "createdAt": iso(self._written)}).encode())
         self._held = None
 
     def _current(self) -> bytes | None:

@@ -1,0 +1,81 @@
+"""Slash commands of a session: what a user may say to the runtime instead of to the agent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure.actors.messages import Command
+from perdure.errors import PerdureError, UsageError
+
+if TYPE_CHECKING:
+    from perdure.actors.session import Session
+
+HELP = "commands: /compact [focus], /status, /model [ref], /think [level], /name TEXT, /abort, /new"
+LEVELS = ("off", "minimal", "low", "medium", "high")
+
+
+def run(session: Session, mail: Command) -> None:
+    """Answer `mail.done` with one text for a person; a wrong command says what is right."""
+    try:
+        match mail.name:
+            case "compact":
+                session.compacting.commanded(mail.argument, mail.done)
+                return
+            case "status":
+                answer = status(session)
+            case "model":
+                answer = _model(session, mail.argument)
+            case "think":
+                answer = _think(session, mail.argument)
+            case "name":
+                answer = _name(session, mail.argument)
+            case "abort" | "stop":
+                answer = "Stopping." if session.abort() else "Nothing is running."
+            case _:
+                raise UsageError(f"unknown command /{mail.name}; {HELP}")
+        mail.done.set(answer)
+    except PerdureError as error:
+        mail.done.fail(error)
+
+
+def status(session: Session) -> str:
+    """A few lines: model, context, compactions, state."""
+    t, env = session.transcript, session.environment
+    used = session.compacting.tokens
+    share = 100 * used / env.limits.window
+    lines = [
+        f"session {session.key}" + (f" ({t.name})" if t.name else ""),
+        f"model {env.model.ref}, thinking {env.thinking}",
+        f"context {used:,} of {env.limits.window:,} tokens ({share:.0f} %), {len(t.items)} messages",
+        f"compactions {t.compactions}, waiting messages {len(t.pending)}, state {session.state}",
+    ]
+    return "\n".join(lines)
+
+
+def _model(session: Session, ref: str) -> str:
+    if not ref:
+        return f"The model is {session.environment.model.ref}."
+    resolver = session.services.resolver
+    info = resolver.model_info(ref)
+    before = session.environment
+    session.transcript.choose_model(info.provider, info.id)
+    session.environment = resolver.environment(session.key, info, before.thinking)
+    if info.window < before.model.window:
+        session.compacting.consider(reason="model_switch")
+    return f"The model is now {info.ref} with a window of {session.environment.limits.window:,} tokens."
+
+
+def _think(session: Session, level: str) -> str:
+    if level not in LEVELS:
+        raise UsageError(f"thinking level {level!r} is not known: one of {', '.join(LEVELS)}")
+    session.transcript.choose_thinking(level)
+    env = session.environment
+    session.environment = session.services.resolver.environment(session.key, env.model, level)
+    return f"Thinking is now {level}."
+
+
+def _name(session: Session, name: str) -> str:
+    if not name.strip():
+        raise UsageError("/name needs a name")
+    session.transcript.rename(name.strip())
+    return f"This session is now called {name.strip()!r}."

@@ -1,0 +1,130 @@
+"""Worker: turns the older part of a snapshot into a proven summary. Never asks the session back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.actors.messages import Compact, Compacted, CompactionFailed
+from perdure.actors.services import Services
+from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
+from perdure.context.compaction.plan import Nothing, plan
+from perdure.context.tokens import Estimator
+from perdure.contracts import Answer, EngineCompaction, EngineContext, Request
+from perdure.errors import ModelError
+from perdure.kernel.errors import DeadlineExceeded
+from perdure.records import ModelInfo, Text
+
+_KINDS: Mapping[str, str] = {"deferred": "unreachable", "failed": "unreachable", "aborted": "aborted"}
+
+
+async def compact(services: Services, key: str, mail: Compact) -> Compacted | CompactionFailed:
+    """Let the session's engine compact; what it delegates to the runtime is done by `Builtin`."""
+    view, engine = mail.snapshot, services.resolver.engine(key)
+    builtin = Builtin(services, mail)
+    context = EngineContext(view.session_id, key, view.file, view.environment.limits.total)
+    forced = mail.reason in ("overflow", "manual", "model_switch")
+    try:
+        with services.clock.fail_after(services.timing.summary):
+            result = await engine.compact(context, builtin.run, force=forced, instructions=mail.instructions)
+    except DeadlineExceeded:
+        waited = services.timing.summary
+        return CompactionFailed(view.generation, "unreachable", f"no summary within {waited:.0f} s")
+    if not result.compacted:
+        return CompactionFailed(view.generation, builtin.kind, result.reason or "the engine did not compact")
+    return Compacted(view.generation, builtin.done)
+
+
+class Builtin:
+    """The runtime's own compaction, as the engine contract's delegate."""
+
+    def __init__(self, services: Services, mail: Compact) -> None:
+        self.services, self.mail = services, mail
+        self.done: Done | None = None
+        self.kind = "hopeless"
+
+    async def run(self) -> EngineCompaction:
+        """Plan, pump the fold with the model's answers, end with a summary or a reason."""
+        view = self.mail.snapshot
+        env = view.environment
+        estimator = Estimator(view.calibration, 0.08, 1) if view.calibration else Estimator()
+        forced = self.mail.reason in ("manual", "overflow", "model_switch")
+        chosen = plan(
+            view.items,
+            limits=env.limits,
+            estimator=estimator,
+            unseen=view.unseen,
+            running=self.mail.reason == "overflow" or view.running,
+            force=forced,
+        )
+        if isinstance(chosen, Nothing):
+            self.kind = "nothing"
+            return EngineCompaction(True, False, chosen.reason)
+        info = self.services.resolver.summariser(env.model)
+        fold = Fold(
+            chosen,
+            limits=env.limits,
+            estimator=estimator,
+            rules=self.services.resolver.instructions(self.mail.instructions),
+            trigger=self.mail.reason,
+            window=min(info.window, env.limits.window) if info == env.model else info.window,
+        )
+        while isinstance(fold.step, Ask):
+            fold.answer(await summarise(self.services, view.key, info, fold.step))
+        return self._ended(fold)
+
+    def _ended(self, fold: Fold) -> EngineCompaction:
+        step = fold.step
+        if isinstance(step, Done):
+            self.done = step
+            return EngineCompaction(True, True, summary=step.summary, first_kept=step.plan.first_kept)
+        assert not isinstance(step, Ask)
+        self.kind = _KINDS.get(step.why, "hopeless")
+        return EngineCompaction(False, False, step.reason)
+
+
+async def summarise(services: Services, key: str, info: ModelInfo, ask: Ask) -> Reply:
+    """One call of the summarising model, with a few tries at what may pass."""
+    request = Request(body(info, ask), info, ask.tokens, f"{key}#summary")
+    for attempt in range(SUMMARY_TRIES):
+        try:
+            return await _call(services, request)
+        except ModelError as error:
+            services.log("summary.failed", session=key, kind=error.kind, attempt=attempt + 1)
+            if not error.retryable or attempt + 1 == SUMMARY_TRIES:
+                return Failed(error.kind)
+            await services.clock.sleep(max(error.retry_after or 0.0, SUMMARY_PAUSE * 2**attempt))
+    raise AssertionError("unreachable")
+
+
+SUMMARY_TRIES, SUMMARY_PAUSE = 3, 0.5
+
+
+async def _call(services: Services, request: Request) -> Reply:
+    stream = services.resolver.model(request.model).stream(request)
+    try:
+        while True:
+            with services.clock.fail_after(services.timing.model_idle):
+                event = await anext(stream)
+            if isinstance(event, Answer):
+                text = "".join(b.text for b in event.message.content if isinstance(b, Text))
+                return Answered(text, event.message.stop)
+    except DeadlineExceeded:
+        raise ModelError("timeout", "the summarising model went silent") from None
+    except StopAsyncIteration:
+        raise ModelError("cut", "the summarising model's stream ended early") from None
+    finally:
+        await stream.aclose()  # type: ignore[attr-defined]  # every model streams from an async generator
+
+
+def body(info: ModelInfo, ask: Ask) -> bytes:
+    """The summariser's request: no tools, no cache marks, one user message."""
+    request: dict[str, Any] = {
+        "model": info.id,
+        "max_tokens": ask.max_tokens,
+        "system": [{"type": "text", "text": ask.system}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": ask.prompt}]}],
+    }
+    return msgspec.json.encode(request)

@@ -1,0 +1,224 @@
+"""Every letter between the actors, one frozen record each, grouped by who receives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, dataclass_transform
+
+from msgspec import Struct
+
+from perdure.contracts import Letter, Receipt, Reply
+from perdure.actors.coordinator import Reason
+from perdure.context.compaction.fold import Done
+from perdure.context.environment import Environment
+from perdure.edges.session.files import Held
+from perdure.edges.session.rewrite import StagedRewrite
+from perdure.kernel.waiter import Waiter
+from perdure.records import Decision, Item, Items, Message, Usage
+
+
+@dataclass_transform(frozen_default=True)
+class Mail(Struct, frozen=True):
+    """Base of mailbox messages. They hold waiters, so the collector sees them; they are short-lived."""
+
+
+# --- to the session, from outside -----------------------------------------------------------------
+
+
+class Deliver(Mail):
+    """A letter. `ack` gets its `Receipt` once it is in the file; `reply`, if any, gets the `Reply`."""
+
+    letter: Letter
+    ack: Waiter[Receipt]
+    reply: Waiter[Reply] | None = None
+
+
+class Command(Mail):
+    """`/compact`, `/status`, `/model` …; `done` gets the answer as text."""
+
+    name: str
+    argument: str
+    done: Waiter[str]
+
+
+class Abort(Mail):
+    """Stop the running turn; `done` gets whether there was one."""
+
+    done: Waiter[bool] | None = None
+
+
+class Sleep(Mail):
+    """Go to sleep if idle; `done` gets whether it did."""
+
+    done: Waiter[bool] | None = None
+
+
+class Close(Mail):
+    """Leave the file whole and release it, after the running turn or (`now`) instead of it."""
+
+    done: Waiter[None]
+    now: bool = False
+
+
+# --- to the session, from its turn ----------------------------------------------------------------
+
+
+class NextStep(Mail):
+    """The turn is between batches: `view` gets a `Snapshot`; waiting letters enter the transcript."""
+
+    turn: int
+    view: Waiter[Snapshot]
+
+
+class Append(Mail):
+    """Append a message of the turn; `done` gets its `Item`. `decisions` are its model call's."""
+
+    turn: int
+    message: Message
+    done: Waiter[Item]
+    decisions: tuple[Decision, ...] = ()
+    accepted: bool = False  # the message proves that a model accepted a request
+    forecast: int = 0  # the likeliest size of that request, for the estimator to learn from
+
+
+class TurnEnded(Mail):
+    """The turn's job is over; `outcome` is the kernel's (returned, failed, cancelled, lost)."""
+
+    turn: int
+    outcome: object
+
+
+# --- to the session, from the workers -------------------------------------------------------------
+
+
+class Wake(Mail):
+    """Nothing but a reason to wake up: a crash may have left something to take up."""
+
+
+class Woken(Mail):
+    """The file is open (or `error` says why not)."""
+
+    held: Held | None
+    error: BaseException | None = None
+
+
+class Idle(Mail):
+    """The session has rested for as long as the provider's cache lives."""
+
+
+class AfterTurnDone(Mail):
+    """Engine hooks of a turn have run."""
+
+    turn: int
+
+
+class Compacted(Mail):
+    """A compaction worker's result, made for `generation` of the view; proven again at commit.
+
+    `done` is `None` where an engine that owns compaction has made its own store smaller.
+    """
+
+    generation: int
+    done: Done | None
+
+
+class CompactionFailed(Mail):
+    """No summary: `kind` is `unreachable`, `hopeless`, `nothing` or `crashed`."""
+
+    generation: int
+    kind: str
+    why: str
+
+
+class Truncated(Mail):
+    """The truncation worker has a rewritten file ready (or `error`)."""
+
+    staged: StagedRewrite | None
+    error: BaseException | None = None
+
+
+# --- what the session hands out -------------------------------------------------------------------
+
+
+class Snapshot(Mail):
+    """An immutable look at the view for one step, or for a worker: nobody asks the session back."""
+
+    key: str
+    session_id: str
+    file: str
+    generation: int
+    leaf: str
+    items: Items
+    decisions: Mapping[str, Decision]
+    environment: Environment
+    unseen: frozenset[str]
+    calibration: float = 1.0
+    running: bool = False
+    cache_age: float | None = None  # seconds since a model last read this view; None: never
+
+
+# --- to the workers -------------------------------------------------------------------------------
+
+
+class Ingest(Mail):
+    """Committed entries, in order, for the engine."""
+
+    key: str
+    file: str
+    session_id: str
+    items: Items
+
+
+class AfterTurn(Mail):
+    """A turn has ended; the engine's `after_turn` and `maintain` follow."""
+
+    snapshot: Snapshot
+    turn: int
+
+
+class Compact(Mail):
+    """Make a summary of the snapshot's older part."""
+
+    snapshot: Snapshot
+    reason: Reason
+    instructions: str = ""
+
+
+class Truncate(Mail):
+    """Move what the latest compaction covers into a segment; the session commits the rewritten file."""
+
+    key: str
+    held: Held
+
+
+# --- how a turn ends ------------------------------------------------------------------------------
+
+
+class Rested(Mail):
+    """The agent rests: its last words, and how it stopped."""
+
+    text: str
+    stop: Literal["stop", "length", "error", "overflow", "aborted"]
+    error: str | None = None
+
+
+class Overflowed(Mail):
+    """The view must shrink before the turn can go on; `accepted_by` is the side that said so."""
+
+    tokens: int
+    limit: int
+    said_by: Literal["guard", "provider"]
+    why: str
+
+
+TurnOutcome: TypeAlias = Rested | Overflowed
+
+
+class Tally(Struct):
+    """What a turn has used so far; it outlives the restarts of the turn after an overflow."""
+
+    steps: int = 0
+    usage: Usage = Usage()
+    entries: list[str] = []
+    errors: list[str] = []
+    partial: str = ""

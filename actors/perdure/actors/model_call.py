@@ -1,0 +1,76 @@
+"""One model call with the retries it deserves: the only place that repeats a request.
+
+The vendors' own retries are switched off, so that every wait is in the kernel's time and seen.
+"""
+
+from __future__ import annotations
+
+from perdure.actors.messages import Snapshot, Tally
+from perdure.actors.services import Services, Timing
+from perdure.context.pipeline import Prepared
+from perdure.contracts import Answer, CallStarted, ModelEvent, Notice, Request, Said, TextDelta, ThinkingDelta, Thought
+from perdure.errors import ModelError
+from perdure.kernel.errors import DeadlineExceeded
+
+
+async def call_model(services: Services, view: Snapshot, prepared: Prepared, tally: Tally) -> Answer:
+    """The model's answer to `prepared`. Raises the `ModelError` that retrying did not cure."""
+    request = Request(prepared.body, view.environment.model, prepared.tokens, view.key)
+    for attempt in range(services.timing.retries + 1):
+        try:
+            return await _once(services, request, tally)
+        except ModelError as error:
+            if not error.retryable or attempt == services.timing.retries:
+                raise
+            wait = pause(services.timing, attempt, error.retry_after)
+            tally.errors.append(str(error))
+            services.log("model.retry", session=view.key, kind=error.kind, wait=wait, attempt=attempt + 1)
+            services.events.publish(Notice(view.key, "retry", f"{error}; trying again in {wait:.0f} s"))
+            await services.clock.sleep(wait)
+    raise AssertionError("unreachable")
+
+
+def pause(timing: Timing, attempt: int, retry_after: float | None) -> float:
+    """Seconds before the next try: what the provider asked for, else doubling up to the cap."""
+    backoff = min(timing.retry_cap, timing.retry_base * 2.0**attempt)
+    return max(retry_after, timing.retry_base) if retry_after is not None else backoff
+
+
+async def _once(services: Services, request: Request, tally: Tally) -> Answer:
+    tally.partial = ""
+    stream = services.resolver.model(request.model).stream(request)
+    try:
+        while True:
+            try:
+                with services.clock.fail_after(services.timing.model_idle):
+                    event = await anext(stream)
+            except DeadlineExceeded:
+                idle = services.timing.model_idle
+                raise ModelError("timeout", f"the model sent nothing for {idle:.0f} s") from None
+            except StopAsyncIteration:
+                raise ModelError("cut", "the model's stream ended before its answer was whole") from None
+            if isinstance(event, Answer):
+                return _checked(event)
+            _publish(services, request.session, event, tally)
+    finally:
+        await stream.aclose()  # type: ignore[attr-defined]  # every model streams from an async generator
+
+
+def _checked(answer: Answer) -> Answer:
+    message = answer.message
+    if message.stop == "error":
+        raise ModelError("invalid", message.error or "the model refused")
+    if not message.content:
+        raise ModelError("empty", "the model returned nothing")
+    return answer
+
+
+def _publish(services: Services, key: str, event: ModelEvent, tally: Tally) -> None:
+    match event:
+        case TextDelta(text):
+            tally.partial += text
+            services.events.publish(Said(key, text))
+        case ThinkingDelta(text):
+            services.events.publish(Thought(key, text))
+        case CallStarted() | Answer():
+            pass

@@ -1,0 +1,80 @@
+"""From a workspace to a session's system prompt: gates, budgets, sections. Pure given the snapshot.
+
+The prompt is built when a session wakes, changes its model, or was compacted, and kept in between:
+what stands below the boundary also precedes the messages, so a change there costs their cache too.
+"""
+
+from __future__ import annotations
+
+from perdure.context.bootstrap import KNOWLEDGE_KINDS, Kind, inject, session_kind
+from perdure.context.knowledge import select
+from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE, Limits
+from perdure.context.prompt import PromptParts, Runtime
+from perdure.edges.settings import AgentSettings, Settings
+from perdure.edges.workspace import Snapshot
+from perdure.records import ModelInfo, ToolSpec
+
+
+def prompt_parts(
+    key: str,
+    snapshot: Snapshot,
+    tools: tuple[ToolSpec, ...],
+    model: ModelInfo,
+    limits: Limits,
+    settings: Settings,
+    thinking: str,
+) -> PromptParts:
+    """Everything the prompt is made of, cut to its shares of the window."""
+    kind = session_kind(key, first_run=any(f.name == "BOOTSTRAP.md" and f.text for f in snapshot.files))
+    told = settings.prompt
+    files = inject(
+        snapshot.files,
+        kind,
+        per_file=min(limits.bootstrap_file_chars, told.bootstrap_max_chars),
+        total=min(limits.bootstrap_total_chars, told.bootstrap_total_max_chars),
+    ).files
+    agent = agent_settings(settings, key)
+    return PromptParts(
+        mode="minimal" if kind in ("subagent", "cron") else "full",
+        identity=agent.identity,
+        tools=tools,
+        skills=snapshot.skills if told.skills else (),
+        workspace=snapshot.root,
+        documentation=told.documentation,
+        files=files,
+        knowledge=_knowledge(kind, snapshot, limits, told.knowledge_share),
+        group_chat=_group(key) if kind == "group" else "",
+        heartbeat=settings.heartbeat.prompt if settings.heartbeat.section else "",
+        runtime=Runtime(agent=agent.name, model=model.ref, channel=_channel(key), thinking=thinking),
+        override=told.override,
+    )
+
+
+def agent_of(key: str) -> str:
+    """The agent of `agent:<agent>:…`; `main` for any other key."""
+    parts = key.split(":")
+    return parts[1] if len(parts) > 2 and parts[0] == "agent" and parts[1] else "main"
+
+
+def agent_settings(settings: Settings, key: str) -> AgentSettings:
+    """What the configuration says of the key's agent."""
+    name = agent_of(key)
+    return next((a for a in settings.agents if a.name == name), AgentSettings(name))
+
+
+def _knowledge(kind: Kind, snapshot: Snapshot, limits: Limits, share: float) -> str:
+    if kind not in KNOWLEDGE_KINDS or not snapshot.notes:
+        return ""
+    room = min(limits.knowledge, int(limits.window * share)) * CHARS_PER_TOKEN_ESTIMATE
+    return select(snapshot.notes, "", room).text
+
+
+def _channel(key: str) -> str:
+    parts = key.split(":")
+    return parts[2] if len(parts) > 3 and parts[0] == "agent" else ""
+
+
+def _group(key: str) -> str:
+    parts = key.split(":")
+    where = f"{parts[2]} {parts[3]}" if len(parts) > 3 else "a group"
+    return f"You are in {where}: several people write here, and not every message is for you."

@@ -1,0 +1,174 @@
+"""What a session runs with, resolved in one place: model, prompt, tools, engine, workspace.
+
+The turn and the compaction worker get the same `Environment`; nobody resolves a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.actors.prompting import agent_of, agent_settings, prompt_parts
+from perdure.context import environment
+from perdure.context.compaction.prompts import Instructions
+from perdure.context.environment import Environment
+from perdure.context.limit import history_limit
+from perdure.context.numbers import limits
+from perdure.context.prompt import build as build_prompt
+from perdure.context.prune import PruneSettings
+from perdure.contracts import ContextEngine, Model, Tool
+from perdure.edges import state as state_folder
+from perdure.edges.models import catalog
+from perdure.edges.settings import Settings
+from perdure.edges.workspace import WorkspaceReader
+from perdure.errors import ConfigError, PerdureError
+from perdure.records import ModelInfo
+
+ModelFactory = Callable[[ModelInfo], Model]
+
+
+class HostResolver:
+    """`factories` make models by provider; `engine_of` is the host's choice of plugin for an id."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: state_folder.StateFolder,
+        *,
+        default: ModelInfo,
+        factories: Mapping[str, ModelFactory],
+        tools: Mapping[str, Tool],
+        engine_of: Callable[[str], ContextEngine],
+        workspace: Path | None = None,
+        window: int | None = None,
+        log: Callable[..., None] = lambda *_a, **_k: None,
+    ) -> None:
+        self._settings, self._folder, self._default = settings, folder, default
+        self._factories, self._tools, self._engine_of = factories, tools, engine_of
+        self._workspace, self._window, self._log = workspace, window, log
+        self._models: dict[str, Model] = {}
+        self._reader = WorkspaceReader()
+        self._engine: ContextEngine | None = None
+
+    def workspace(self, key: str) -> Path:
+        """`--workspace`, else the agent's from the configuration, else its folder in the state."""
+        if self._workspace is not None:
+            return self._workspace
+        told = agent_settings(self._settings, key).workspace or self._settings.tools.workspace
+        return Path(told).expanduser() if told else state_folder.make_workspace(self._folder, agent_of(key))
+
+    def model_for(self, key: str, ref: str | None) -> ModelInfo:
+        for choice in (ref, agent_settings(self._settings, key).model):
+            if choice:
+                try:
+                    return self.model_info(choice)
+                except ConfigError as error:
+                    self._log("session.model_gone", session=key, model=choice, error=str(error))
+        return self._default
+
+    def model_info(self, ref: str) -> ModelInfo:
+        if ref in (self._default.ref, self._default.id):
+            return self._default
+        info = catalog.resolve(ref)
+        if info.provider not in self._factories:
+            known = ", ".join(sorted(self._factories))
+            raise ConfigError(f"model {ref}: nothing here speaks to provider {info.provider!r} ({known} do)")
+        return info
+
+    def model(self, info: ModelInfo) -> Model:
+        """One client for each model, made on first use."""
+        if info.ref not in self._models:
+            self._models[info.ref] = self._factories[info.provider](info)
+        return self._models[info.ref]
+
+    def models(self) -> tuple[Model, ...]:
+        """The clients in use, for `status`."""
+        return tuple(self._models.values())
+
+    def summariser(self, info: ModelInfo) -> ModelInfo:
+        """The configured summarising model, else the session's own."""
+        chosen = self._settings.compaction.model
+        return self.model_info(chosen) if chosen else info
+
+    def instructions(self, focus: str) -> Instructions:
+        """The rules for a summary: identifier policy, the operator's words, a user's focus."""
+        told = self._settings.compaction
+        return Instructions(
+            identifiers=told.identifier_policy,
+            identifiers_text=told.identifier_instructions,
+            focus="\n".join(filter(None, (told.instructions, focus))),
+        )
+
+    def engine(self, key: str) -> ContextEngine:
+        """The slot's engine; a missing or broken one is loudly replaced by legacy, or refused if strict."""
+        if self._engine is None:
+            chosen = self._settings.plugins.slots.context_engine
+            try:
+                self._engine = self._engine_of(chosen)
+            except PerdureError as error:
+                if self._settings.plugins.strict:
+                    raise
+                self._log("engine.fallback", session=key, engine=chosen, error=str(error))
+                self._engine = self._engine_of("legacy")
+        return self._engine
+
+    def environment(self, key: str, model: ModelInfo, thinking: str) -> Environment:
+        """The prompt is built from the workspace as it stands now; a session keeps it until it changes."""
+        told = self._settings
+        window = self._window or told.models.window or model.window
+        lines = limits(
+            window,
+            threshold=told.compaction.threshold_tokens or None,
+            kept_tail=told.compaction.keep_tokens or None,
+        )
+        specs = tuple(tool.spec for tool in self._tools.values())
+        snapshot = self._reader.read(self.workspace(key))
+        parts = prompt_parts(key, snapshot, specs, model, lines, told, thinking)
+        return environment.resolve(
+            key,
+            model,
+            build_prompt(parts),
+            specs,
+            lines,
+            thinking=thinking,
+            retention=told.models.cache if model.caching else "none",
+            history_limit=history_limit(key, channels(told)),
+            knowledge=parts.knowledge,
+            heartbeat=told.heartbeat.prompt,
+            output_cap=told.models.max_tokens or min(model.max_output, OUTPUT_CAP),
+            pruning=pruning(told, model),
+        )
+
+
+OUTPUT_CAP = 32_000  # tokens of one answer, unless configured: room that the input can't use
+
+
+def pruning(settings: Settings, model: ModelInfo) -> PruneSettings | None:
+    """On for models with prompt caching; off is a setting."""
+    told = settings.pruning
+    if told.mode == "off" or (told.mode == "auto" and not model.caching):
+        return None
+    return PruneSettings(
+        ttl=told.ttl_seconds,
+        keep_last=told.keep_last_assistants,
+        soft_ratio=told.soft_trim_ratio,
+        hard_ratio=told.hard_clear_ratio,
+        soft_max=told.soft_chars,
+        head=told.head_chars,
+        tail=told.tail_chars,
+        hard_clear=told.hard_clear,
+        least=told.min_chars,
+    )
+
+
+def channels(settings: Settings) -> dict[str, Any]:
+    """The channels' limits in the shape that the limit's rule reads."""
+    return {
+        c.name: {
+            "historyLimit": c.history_limit,
+            "dmHistoryLimit": c.dm_history_limit,
+            "dms": {dm.name: {"historyLimit": dm.history_limit} for dm in c.dms},
+        }
+        for c in settings.channels
+    }

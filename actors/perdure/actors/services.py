@@ -1,0 +1,80 @@
+"""What a session's actors are given by the host: one bundle, resolved once, handed down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from perdure.contracts import Blobs, ContextEngine, Model, Tool
+from perdure.edges.session.files import SessionFiles
+from perdure.kernel.channel import Channel
+from perdure.kernel.clock import Clock
+from perdure.kernel.io import IoPolicy
+from perdure.kernel.kernel import Kernel
+from perdure.kernel.pool import Pool
+from perdure.records import ModelInfo
+from perdure.context.compaction.prompts import Instructions
+from perdure.context.environment import Environment
+from perdure.context.pipeline import TransformContext
+
+
+class Resolver(Protocol):
+    """Answers, from configuration and session, what a session runs with."""
+
+    def environment(self, key: str, model: ModelInfo, thinking: str) -> Environment: ...
+    def model_for(self, key: str, ref: str | None) -> ModelInfo:
+        """The session's own choice `ref` where it can be had, else the agent's, else the default."""
+        ...
+
+    def model_info(self, ref: str) -> ModelInfo:
+        """Raises `ConfigError` for an unknown model."""
+        ...
+
+    def model(self, info: ModelInfo) -> Model: ...
+    def summariser(self, info: ModelInfo) -> ModelInfo:
+        """Which model writes summaries for a session on `info`."""
+        ...
+
+    def instructions(self, focus: str) -> Instructions: ...
+    def engine(self, key: str) -> ContextEngine: ...
+    def workspace(self, key: str) -> Path: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Deadlines and retries, in seconds and counts. Every wait on someone else has one of these."""
+
+    model_idle: float = 120.0  # silence in a stream before it counts as stalled
+    tool: float = 600.0
+    engine: float = 30.0
+    summary: float = 900.0
+    ask: float = 60.0
+    retries: int = 5
+    retry_base: float = 0.5
+    retry_cap: float = 60.0
+    max_steps: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The bundle. `publish(key, event)` reaches `.events()` streams; it is best-effort."""
+
+    kernel: Kernel
+    clock: Clock
+    io: IoPolicy
+    files: SessionFiles
+    blobs: Blobs
+    resolver: Resolver
+    tools: Mapping[str, Tool]
+    pools: Mapping[str, Pool]
+    events: Channel
+    log: Callable[..., None]
+    timing: Timing = Timing()
+    hooks: tuple[TransformContext, ...] = ()
+    trigger: str = "auto"
+    compacts_idle: bool = True
+    truncates: bool = True
+    truncate_after: int = 2 * 1024 * 1024
+    on_idle: Callable[[str], None] = lambda key: None

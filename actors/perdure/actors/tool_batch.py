@@ -1,0 +1,90 @@
+"""One batch of tool calls: parallel, each result appended as it completes, none run twice by itself.
+
+Every call is a job of its own behind the bulkhead: whatever a tool raises, swallows or never returns
+becomes an error result of that call. On an abort the children are stopped in call order, by us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.actors.evidence import bounded
+from perdure.actors.messages import Snapshot
+from perdure.actors.recalling import SessionRecall
+from perdure.actors.services import Services
+from perdure.contracts import Recall, ToolEnded, ToolOutput, ToolStarted
+from perdure.edges.tools.outcome import bad_arguments, failed, timed_out, unknown_tool
+from perdure.kernel.errors import DeadlineExceeded
+from perdure.errors import PerdureError
+from perdure.kernel.outcome import Failed, Lost, describe
+from perdure.records import ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from perdure.actors.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What one running tool may use."""
+
+    session: str
+    workspace: Path
+    recall: Recall
+    services: Services
+
+    async def run_blocking(self, work: Callable[[], Any]) -> Any:
+        return await self.services.io.run(work)
+
+
+async def run_batch(
+    turn: Turn, view: Snapshot, asked_by: str, calls: tuple[ToolCall, ...], unparsable: Mapping[str, str]
+) -> None:
+    """Run `calls` of the assistant entry `asked_by` and append their results; returns when all are in."""
+    work = [partial(_run_one, turn, view, call, unparsable.get(call.id)) for call in calls]
+    outcomes = await turn.services.kernel.gather(f"{turn.key}#{turn.number}.{asked_by}", *work)
+    for call, outcome in zip(calls, outcomes, strict=True):
+        if isinstance(outcome, Failed) and isinstance(outcome.error, PerdureError):
+            raise outcome.error  # the session did not take the result: the turn is over, or its disk is full
+        if isinstance(outcome, Failed | Lost):
+            await _append(turn, call, failed(call.name, describe(outcome)))
+
+
+async def _run_one(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | None) -> None:
+    services = turn.services
+    services.events.publish(ToolStarted(turn.key, call.id, call.name))
+    output = await _output(turn, view, call, unparsable)
+    await _append(turn, call, await bounded(services, output))
+    services.events.publish(ToolEnded(turn.key, call.id, call.name, output.is_error))
+
+
+async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | None) -> ToolOutput:
+    services = turn.services
+    tool = services.tools.get(call.name)
+    if tool is None:
+        return unknown_tool(call.name, [spec.name for spec in view.environment.tools])
+    if unparsable is not None:
+        return bad_arguments(call.name, unparsable)
+    context = CallContext(
+        turn.key, services.resolver.workspace(turn.key), SessionRecall(services, Path(view.file)), services
+    )
+    try:
+        with services.clock.fail_after(services.timing.tool):
+            return await tool.run(msgspec.json.decode(call.arguments), context)
+    except DeadlineExceeded:
+        return timed_out(call.name, services.timing.tool)
+    except Exception as error:
+        services.log("tool.failed", session=turn.key, tool=call.name, error=repr(error))
+        return failed(call.name, error)
+
+
+async def _append(turn: Turn, call: ToolCall, output: ToolOutput) -> None:
+    now = turn.services.clock.wall_ms()
+    await turn.append(
+        ToolResult(call.id, call.name, output.content, output.is_error, output.details, now)
+    )

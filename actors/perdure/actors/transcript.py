@@ -1,0 +1,269 @@
+"""The live session: its view in memory, and the one place that appends to its file.
+
+Nothing here waits. Each method writes first and changes memory after the acknowledgement, so a failed
+append (`StorageFailed`, `Fenced`) leaves the view as the file has it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from perdure.context.tokens import Measure
+from perdure.contracts import Ack, Letter, Receipt
+from perdure.edges.session import lines
+from perdure.edges.session.facts import (
+    RECENT_IDS,
+    Checkpoint,
+    Facts,
+    Opened,
+    Origin,
+    Pending,
+    Seen,
+    Settings,
+)
+from perdure.edges.session.ids import entry_id
+from perdure.edges.session.tail import open_session
+from perdure.edges.session.writer import ForeignWrite, LocalSessionFile
+from perdure.errors import StorageFailed
+from perdure.records import Decision, Item, Message, Provenance, Summary, User
+
+MOST_RESUMES = 3  # a turn that ends its host each time must not end it for ever
+FOREIGN_TRIES = 3
+LONG_TAIL = 1024 * 1024  # bytes since the last checkpoint after which a sleep writes a new one
+
+
+class Transcript:
+    """State of one awake session. `weigh` measures an item, for the running size of the view."""
+
+    def __init__(
+        self, opened: Opened, file: LocalSessionFile, *, wall_ms: Callable[[], int], weigh: Callable[[Item], Measure]
+    ) -> None:
+        self.file, self._wall_ms, self._weigh, self._made = file, wall_ms, weigh, 0
+        self.generation = 0  # rises when the view is switched; results made for an older one are dropped
+        self.foreign = 0  # appends of other programs that were taken in
+        self.load(opened)
+
+    def load(self, opened: Opened) -> None:
+        """Take the state from what was read: at waking, and after a foreign program wrote."""
+        self.session_id, self.cwd, self.leaf = opened.session_id, opened.cwd, opened.leaf
+        self.items = list(opened.items)
+        self.decisions = {d.key: d for d in opened.decisions}
+        self.pending = {(p.letter.sender, p.letter.mid): p for p in opened.pending}
+        self.recent = OrderedDict(((s.sender, s.mid), s.entry) for s in opened.recent)
+        self.settings, self.name = opened.settings, opened.name
+        self.compaction, self.compactions = opened.compaction, opened.compactions
+        self.calibration, self.covered_bytes = opened.calibration, opened.covered_bytes
+        self.since_checkpoint = opened.since_checkpoint
+        self.gaps, self.pins, self._resumed = opened.gaps, opened.pins, opened.resumed
+        self._positions = {e.id: (e.start, e.end + 1) for e in opened.entries}
+        self._order = [e.id for e in opened.entries]
+        self.view_bytes = sum(e.end - e.start for e in opened.entries)
+        self.size = sum(map(self._weigh, self.items), Measure())
+
+    # --- letters ----------------------------------------------------------------------------------
+
+    def seen(self, letter: Letter) -> Receipt | None:
+        """The receipt of an earlier delivery of the same `(sender, mid)`, if within the window."""
+        who = (letter.sender, letter.mid)
+        entry = self.pending[who].entry if who in self.pending else self.recent.get(who)
+        return None if entry is None else Receipt(letter.key, *who, entry, repeated=True)
+
+    def receive(self, letter: Letter) -> Receipt:
+        """Idle: the message entry itself is the acknowledgement. One line, one write."""
+        item = self._append_user(letter, pending=None)
+        return Receipt(letter.key, letter.sender, letter.mid, item.entry)
+
+    def hold(self, letter: Letter) -> Receipt:
+        """A turn runs: the letter waits in an inbox entry, off the chain, content included."""
+        entry, now = self._new_id(), self._wall_ms()
+        self._beside(lambda leaf: lines.inbox_line(entry, leaf, now, letter, self.session_id, self.file.epoch))
+        self.pending[letter.sender, letter.mid] = Pending(entry, letter)
+        return Receipt(letter.key, letter.sender, letter.mid, entry)
+
+    def take(self) -> list[Item]:
+        """Waiting letters become message entries, in the order of their arrival."""
+        return [self._append_user(p.letter, pending=p) for p in list(self.pending.values())]
+
+    def _append_user(self, letter: Letter, *, pending: Pending | None) -> Item:
+        origin = Origin(letter.sender, letter.mid, letter.arrived)
+        kind = letter.kind
+        provenance = None if kind == "external_user" else Provenance(kind, source_session=letter.sender)
+        message = User(letter.content, self._wall_ms(), provenance)
+        item = self.append(message, origin=origin)
+        who = (letter.sender, letter.mid)
+        self.pending.pop(who, None)
+        self.recent[who] = item.entry
+        while len(self.recent) > RECENT_IDS:
+            self.recent.popitem(last=False)
+        return item
+
+    # --- entries ----------------------------------------------------------------------------------
+
+    def append(
+        self, message: Message, *, origin: Origin | None = None, decisions: Iterable[Decision] = ()
+    ) -> Item:
+        """Append a message entry behind the leaf; `decisions` are what its model call decided."""
+        made = tuple(decisions)
+        entry, now = self._new_id(), self._wall_ms()
+        facts = Facts(self.file.epoch, origin, made)
+        self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
+        self.decisions.update((d.key, d) for d in made)
+        item = Item(entry, message)
+        self.items.append(item)
+        self.size += self._weigh(item)
+        return item
+
+    def choose_model(self, provider: str, model: str) -> None:
+        """Record a model switch."""
+        entry, now = self._new_id(), self._wall_ms()
+        self._chain(entry, lambda leaf: lines.model_change_line(entry, leaf, now, provider, model, self.file.epoch))
+        s = self.settings
+        self.settings = Settings(provider, model, s.thinking, s.engine)
+
+    def choose_thinking(self, level: str) -> None:
+        """Record a change of the thinking level."""
+        entry, now = self._new_id(), self._wall_ms()
+        self._chain(entry, lambda leaf: lines.thinking_line(entry, leaf, now, level, self.file.epoch))
+        s = self.settings
+        self.settings = Settings(s.provider, s.model, level, s.engine)
+
+    def rename(self, name: str) -> None:
+        """Give the session a name."""
+        entry, now = self._new_id(), self._wall_ms()
+        self._chain(entry, lambda leaf: lines.session_info_line(entry, leaf, now, name, self.file.epoch))
+        self.name = name
+
+    def already_resumed(self, entry: str) -> bool:
+        """Whether this ownership took it up before, or three earlier ones died of it."""
+        epochs = [epoch for resumed, epoch in self._resumed if resumed == entry]
+        return self.file.epoch in epochs or len(epochs) >= MOST_RESUMES
+
+    def mark_resumed(self, entry: str) -> None:
+        """Note, off the chain, that the interrupted turn behind `entry` is taken up under this epoch."""
+        made, now = self._new_id(), self._wall_ms()
+        self._beside(lambda leaf: lines.resume_line(made, leaf, now, entry, self.file.epoch))
+
+    # --- compaction -------------------------------------------------------------------------------
+
+    def kept_from(self, first_kept: str) -> int | None:
+        """Where in `items` the kept tail begins, `None` if that entry is not in the view."""
+        return next((i for i, item in enumerate(self.items) if item.entry == first_kept), None)
+
+    def compact(self, summary: str, first_kept: str, tokens_before: int, proof: bytes) -> Item:
+        """Commit a compaction: everything before `first_kept` is now covered by `summary`."""
+        at = self.kept_from(first_kept)
+        kept = self.items[at:] if at is not None else []
+        entry, now = self._new_id(), self._wall_ms()
+        head = Item(entry, Summary(summary, tokens_before, now))
+        decisions = self._decisions_of(kept)
+        record = self._checkpoint(entry, decisions, kept=first_kept if kept else None, prev=self.compaction)
+        anchor = first_kept if kept else entry
+        self._chain(
+            entry,
+            lambda leaf: lines.compaction_line(entry, leaf, now, summary, anchor, tokens_before, record, proof),
+        )
+        before = self.view_bytes
+        self._forget_before(first_kept if kept else entry)
+        self.covered_bytes += before - self.view_bytes
+        self.items = [head, *kept]
+        self.decisions = {d.key: d for d in decisions}
+        self.compaction, self.compactions = entry, self.compactions + 1
+        self.generation += 1
+        self.since_checkpoint = 0
+        self.size = sum(map(self._weigh, self.items), Measure())
+        return head
+
+    def leave(self) -> None:
+        """Before the session sleeps: a checkpoint where waking would have to read far."""
+        if self.since_checkpoint > LONG_TAIL:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint off the chain."""
+        entry, now = self._new_id(), self._wall_ms()
+        record = self._checkpoint(self.leaf, tuple(self.decisions.values()), kept=None, prev=self.compaction)
+        self._beside(lambda leaf: lines.checkpoint_line(entry, leaf, now, record))
+        self.since_checkpoint = 0
+
+    def _decisions_of(self, kept: list[Item]) -> tuple[Decision, ...]:
+        names = {item.entry for item in kept}
+        return tuple(
+            d for k, d in self.decisions.items() if k in names or (k[:5] == "call:" and k.split(":")[1] in names)
+        )
+
+    def _checkpoint(
+        self, leaf: str | None, decisions: tuple[Decision, ...], *, kept: str | None, prev: str | None
+    ) -> Checkpoint:
+        return Checkpoint(
+            epoch=self.file.epoch,
+            leaf=leaf,
+            settings=self.settings,
+            name=self.name,
+            pending=tuple(self.pending.values()),
+            recent=tuple(Seen(s, m, e) for (s, m), e in self.recent.items()),
+            decisions=decisions,
+            calibration=self.calibration,
+            compactions=self.compactions + (leaf not in (self.leaf, None)),
+            prev=prev,
+            kept=kept,
+            ranges=self._ranges(),
+            gaps=self.gaps,
+            covered_bytes=self.covered_bytes,
+            pins=self.pins,
+        )
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    def _new_id(self) -> str:
+        self._made += 1
+        return entry_id(self._wall_ms(), self.file.epoch, self._made)
+
+    def _write(self, make: Callable[[str | None], bytes]) -> tuple[Ack, int]:
+        """Append one line behind the leaf; where another program wrote first, read again and retry."""
+        for _ in range(FOREIGN_TRIES):
+            line = make(self.leaf)
+            try:
+                ack = self.file.append((line,))
+            except ForeignWrite:
+                self._take_in()
+                continue
+            self.since_checkpoint += len(line)
+            return ack, len(line)
+        raise StorageFailed(f"{self.file.path}: another program keeps writing to it: stop it, then send again")
+
+    def _take_in(self) -> None:
+        """Ours goes behind the foreign leaf if that descends from ours, else behind its own parent."""
+        opened, ours = open_session(self.file.path), self.leaf
+        self.file.adopt(opened.size, opened.inode)
+        self.foreign += 1
+        if ours is None or any(entry.id == ours for entry in opened.entries):
+            self.load(opened)
+            self.generation += 1
+
+    def _chain(self, entry: str, make: Callable[[str | None], bytes]) -> None:
+        ack, length = self._write(make)
+        self._positions[entry] = (ack.offset, ack.offset + length)
+        self._order.append(entry)
+        self.view_bytes += length
+        self.leaf = entry
+
+    def _beside(self, make: Callable[[str | None], bytes]) -> None:
+        """A line off the chain: the leaf stays."""
+        self._write(make)
+
+    def _forget_before(self, entry: str) -> None:
+        at = self._order.index(entry) if entry in self._positions else 0
+        for gone in self._order[:at]:
+            del self._positions[gone]
+        self._order = self._order[at:]
+        self.view_bytes = sum(b - a for a, b in self._positions.values())
+
+    def _ranges(self) -> tuple[tuple[int, int], ...]:
+        out: list[tuple[int, int]] = []
+        for start, end in (self._positions[e] for e in self._order):
+            if out and out[-1][1] == start:
+                out[-1] = (out[-1][0], end)
+            else:
+                out.append((start, end))
+        return tuple(out[-32:])

@@ -1,0 +1,54 @@
+"""The supervision tree as data: which pools of workers a host runs, and how wide each is.
+
+One for one at the root; pools are keyed by session (serial per session, any free worker), so that one
+slow summary blocks nobody else. Their crashes, retries and circuit breakers are the kernel's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from perdure.actors.after_turn import after_turn
+from perdure.actors.compaction import compact
+from perdure.actors.ingest import ingest
+from perdure.actors.services import Services
+from perdure.actors.truncation import truncate
+from perdure.kernel.kernel import Kernel
+from perdure.kernel.pool import Pool
+
+Worker = Callable[[Services, str, Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """One pool: its worker, how many work at once, and how many messages may wait."""
+
+    name: str
+    worker: Worker
+    workers: int
+    bound: int
+
+
+POOLS = (
+    PoolSpec("ingest", ingest, workers=4, bound=65_536),
+    PoolSpec("after_turn", after_turn, workers=4, bound=16_384),
+    PoolSpec("compaction", compact, workers=4, bound=4_096),
+    PoolSpec("truncation", truncate, workers=2, bound=4_096),
+)
+
+
+def grow(kernel: Kernel, services: Callable[[], Services]) -> dict[str, Pool]:
+    """Start the pools; `services` is asked when the first message is worked on."""
+
+    async def work(worker: Worker, key: str, mail: Any) -> Any:
+        return await worker(services(), key, mail)
+
+    return {
+        spec.name: kernel.pool(
+            spec.name, partial(work, spec.worker), workers=spec.workers, queue_bound=spec.bound
+        )
+        for spec in POOLS
+    }

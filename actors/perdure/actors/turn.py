@@ -1,0 +1,126 @@
+"""The turn actor: one user message until the agent rests. The loop below is the whole of it.
+
+It owns nothing durable. Each step asks the session for an immutable snapshot and hands every entry
+back to it, so a turn that dies, is aborted or overflows can be begun again from the transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, Snapshot, Tally, TurnOutcome
+from perdure.actors.model_call import call_model
+from perdure.actors.services import Services
+from perdure.actors.tool_batch import run_batch
+from perdure.context import pipeline
+from perdure.context.tokens import Estimator
+from perdure.contracts import Assembled, EngineContext
+from perdure.errors import ContextOverflow, ModelError
+from perdure.kernel.mailbox import Ref
+from perdure.kernel.waiter import Waiter
+from perdure.records import Assistant, Decision, Item, Items, Message, Text, ToolCall
+
+
+class Turn:
+    """One turn of one session. `number` fences its reports: the session refuses an older one's."""
+
+    def __init__(self, key: str, number: int, session: Ref, services: Services, tally: Tally) -> None:
+        self.key, self.number, self.session, self.services, self.tally = key, number, session, services, tally
+
+    async def run(self) -> TurnOutcome:
+        """Model ↔ tools until the model asks for no tool, fails for good, or the view must shrink."""
+        for _ in range(self.services.timing.max_steps):
+            view = await self._next_step()
+            try:
+                prepared = await self._prepare(view)
+                answer = await call_model(self.services, view, prepared, self.tally)
+            except ContextOverflow as full:
+                return Overflowed(full.tokens, full.limit, "guard", str(full))
+            except ModelError as error:
+                if error.kind == "overflow":
+                    window = view.environment.model.window
+                    return Overflowed(window, window, "provider", str(error))
+                return await self._give_up(view, str(error))
+            item = await self.append(answer.message, prepared.decisions, accepted=True, forecast=prepared.forecast)
+            self._count(answer.message)
+            calls = tuple(b for b in answer.message.content if isinstance(b, ToolCall))
+            if not calls:
+                return Rested(_text(answer.message), "length" if answer.message.stop == "length" else "stop")
+            await run_batch(self, view, item.entry, calls, dict(answer.errors))
+        return await self._give_up(view, f"stopped after {self.services.timing.max_steps} steps")
+
+    # --- the way to the wire ----------------------------------------------------------------------
+
+    async def _next_step(self) -> Snapshot:
+        view = await self._ask(lambda waiter: NextStep(self.number, waiter))
+        assert isinstance(view, Snapshot)
+        return view
+
+    async def _prepare(self, view: Snapshot) -> pipeline.Prepared:
+        env = view.environment
+        stage = pipeline.history(view.items, env, view.decisions)
+        assembled = await self._assemble(view, stage.items)
+        return pipeline.request(
+            stage,
+            assembled,
+            env,
+            decided=view.decisions,
+            unseen=view.unseen,
+            hooks=(*self.services.hooks, *pipeline.HOOKS),
+            estimator=Estimator(view.calibration, 0.08, 1) if view.calibration else None,
+            cache_age=view.cache_age,
+        )
+
+    async def _assemble(self, view: Snapshot, items: Items) -> Assembled:
+        services, env = self.services, view.environment
+        engine = services.resolver.engine(self.key)
+        context = EngineContext(view.session_id, self.key, view.file, env.limits.total)
+        try:
+            with services.clock.fail_after(services.timing.engine):
+                return await engine.assemble(context, items)
+        except Exception as error:
+            services.log("engine.failed", session=self.key, engine=engine.info.id, method="assemble", error=repr(error))
+            return Assembled(items)
+
+    # --- reports to the session -------------------------------------------------------------------
+
+    async def append(
+        self,
+        message: Message,
+        decisions: tuple[Decision, ...] = (),
+        *,
+        accepted: bool = False,
+        forecast: int = 0,
+    ) -> Item:
+        """Hand a message to the session; returns once it is in the file."""
+        item = await self._ask(lambda waiter: Append(self.number, message, waiter, decisions, accepted, forecast))
+        assert isinstance(item, Item)
+        self.tally.entries.append(item.entry)
+        return item
+
+    async def _ask(self, make: Callable[[Waiter[Any]], Mail]) -> Any:
+        """By the reserved lane: a full mailbox can't hold up what the session itself began."""
+        clock = self.services.clock
+        waiter = clock.waiter(f"{self.key}: its session")
+        self.session.post(make(waiter))
+        return await clock.wait(waiter, self.services.timing.ask)
+
+    def _count(self, message: Assistant) -> None:
+        self.tally.steps += 1
+        self.tally.partial = ""
+        if message.usage is not None:
+            self.tally.usage = self.tally.usage + message.usage
+
+    async def _give_up(self, view: Snapshot, why: str) -> Rested:
+        info, now = view.environment.model, self.services.clock.wall_ms()
+        partial = (Text(self.tally.partial),) if self.tally.partial else ()
+        await self.append(
+            Assistant(partial, "error", info.provider, info.api, info.id, error=why, timestamp=now)
+        )
+        self.tally.errors.append(why)
+        return Rested(self.tally.partial, "error", why)
+
+
+def _text(message: Assistant) -> str:
+    return "".join(b.text for b in message.content if isinstance(b, Text))

@@ -1,0 +1,335 @@
+"""The public face: one host, its sessions, and what a program does with them.
+
+    async with Host("state") as host:
+        sent = await host.send("agent:main:cli:dm:local", "hello")
+        print((await sent.reply()).text)
+
+Runs inside the caller's own asyncio or trio program. The only module that chooses plugins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from perdure.actors import tree
+from perdure.actors.directory import Directory
+from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Wake
+from perdure.actors.resolver import HostResolver, ModelFactory
+from perdure.actors.services import Services, Timing
+from perdure.actors.session import Session
+from perdure.actors.status import host_status
+from perdure.context.pipeline import TransformContext
+from perdure.contracts import ContextEngine, Event, Letter, Model, Receipt, Reply, Tool
+from perdure.edges import state as state_folder
+from perdure.edges.blobs import LocalBlobs
+from perdure.edges.log import open_log
+from perdure.edges.models import catalog
+from perdure.edges.models.factories import default_factories
+from perdure.edges.placement import LocalPlacement
+from perdure.edges.session.files import SessionFiles
+from perdure.edges.settings import Settings
+from perdure.edges.tools.builtin import default_tools
+from perdure.errors import Busy, Closed, Parked, UsageError
+from perdure.kernel.clock import Clock, RealClock
+from perdure.kernel.errors import ActorParked, DeadlineExceeded
+from perdure.kernel.errors import Closed as KernelClosed
+from perdure.kernel.io import IoPolicy
+from perdure.kernel.kernel import Kernel
+from perdure.kernel.waiter import Waiter
+from perdure.plugins.registry import Registry
+from perdure.records import Block, ModelInfo, Text
+
+MOST_AWAKE = 1024
+
+
+class Sent:
+    """A letter that is acknowledged: `receipt` says where it stands in the session file."""
+
+    def __init__(self, receipt: Receipt, answer: Waiter[Reply], clock: Clock) -> None:
+        self.receipt, self._answer, self._clock = receipt, answer, clock
+
+    async def reply(self, timeout: float | None = None) -> Reply:
+        """How the turn that answers the letter ended. Raises `DeadlineExceeded` after `timeout` seconds."""
+        return await self._clock.wait(self._answer, timeout)
+
+
+class Host:
+    """Hosts the sessions of one state folder.
+
+    `model`: a `Model` of your own, or a reference such as `anthropic/claude-sonnet-4-5`; by default the
+    configured one, else Anthropic's where a key is in the environment, else the scripted one.
+    `tools`: replaces the default set. `engine`: a context engine of your own for all sessions.
+    Raises `Locked` where another host has the state folder, `ConfigError` for a wrong setting.
+    """
+
+    def __init__(
+        self,
+        state: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        model: Model | str | None = None,
+        window: int | None = None,
+        tools: Iterable[Tool] | None = None,
+        engine: ContextEngine | None = None,
+        workspace: str | Path | None = None,
+        hooks: tuple[TransformContext, ...] = (),
+        clock: Clock | None = None,
+        io: IoPolicy | None = None,
+        timing: Timing | None = None,
+        most_awake: int = MOST_AWAKE,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = state_folder.state_folder(state)
+        self.settings = settings or Settings()
+        self.clock = clock or RealClock()
+        self.io = io or IoPolicy(self.clock.virtual)
+        self._environ = os.environ if environ is None else environ
+        self._given = model
+        self._window, self._hooks, self._most_awake = window, hooks, most_awake
+        self._workspace = Path(workspace) if workspace is not None else None
+        self._tools = tuple(tools) if tools is not None else None
+        self._engine = engine
+        self._timing = timing or self._configured_timing()
+        self.registry = Registry()
+        self._stack = AsyncExitStack()
+        self.closing = False
+
+    # --- life -------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Host:
+        state_folder.create(self.folder)
+        told = self.settings.log
+        self.log = open_log(
+            self.folder.log, level=told.level, max_mb=told.max_mb, keep=told.keep, wall_ms=self.clock.wall_ms
+        )
+        self._stack.callback(self.log.close)
+        try:
+            self.placement = LocalPlacement(
+                self.folder.path, wall_ms=self.clock.wall_ms(), force=self.settings.host.force_network_fs
+            )
+            self._stack.callback(lambda: self.placement.close(clean=self._clean))
+            self.kernel = Kernel(self.clock, on_event=self._kernel_event)
+            await self._stack.enter_async_context(self.kernel)
+            self._furnish()
+        except BaseException:
+            self._clean = True
+            await self._stack.aclose()
+            raise
+        self._clean = False
+        self._wake_unfinished()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self.closing = True
+        if error is None or isinstance(error, Exception):
+            self._clean = await self._close_sessions(grace=0.0 if error else 30.0)
+        return await self._stack.__aexit__(kind, error, trace)
+
+    def kill(self) -> None:
+        """Stop as a killed process would: nothing more is written, no lock is released properly."""
+        self._clean = False
+        self.kernel.kill()
+        for session in self.directory.awake.values():
+            if session.state != "opening":
+                session.held.file.release()
+                session.held.lock.orphan()
+        self.directory.awake.clear()
+
+    # --- use --------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        key: str,
+        text: str,
+        *,
+        sender: str = "user",
+        mid: str | None = None,
+        attachments: Iterable[Block] = (),
+        timeout: float = 30.0,
+    ) -> Sent:
+        """Deliver a message; returns once it is in the session's file, whatever then happens.
+
+        `(sender, mid)` makes redelivery free: the same pair is answered from the record. Raises `Busy`
+        (nothing accepted, try again), `MessageTooLarge`, `StorageFailed`, `Parked`, `Closed`.
+        """
+        content: tuple[Block, ...] = (*((Text(text),) if text else ()), *attachments)
+        if not content:
+            raise UsageError("the message is empty: give it text or an attachment")
+        now = self.clock.wall_ms()
+        letter = Letter(check_key(key), sender, mid or self._new_mid(), content, now)
+        answer: Waiter[Reply] = self.clock.waiter(f"the reply of {key}")
+        receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
+        return Sent(receipt, answer, self.clock)
+
+    async def command(self, key: str, line: str, *, timeout: float = 900.0) -> str:
+        """Run a slash command (`/compact`, `/status`, `/model REF` …); its answer as text for a person."""
+        name, _, argument = line.strip().removeprefix("/").partition(" ")
+        if name == "new":
+            return await self._renew(key, timeout)
+        return str(await self._ask(key, lambda done: Command(name, argument.strip(), done), timeout))
+
+    async def abort(self, key: str) -> bool:
+        """Stop the session's running turn; whether there was one."""
+        return bool(await self._ask(key, Abort, 30.0))
+
+    def events(self, key: str | None = None) -> AsyncIterator[Event]:
+        """What happens from now on, in one session or all: best-effort, the oldest goes when you are slow."""
+        self._listeners += 1
+        listener = self.services.events.listen(f"events-{self._listeners}")
+
+        async def stream() -> AsyncIterator[Event]:
+            try:
+                async for event in listener:
+                    if key is None or event.key == key:
+                        yield event
+            finally:
+                listener.close()
+
+        return stream()
+
+    def status(self, *, deep: bool = False) -> dict[str, Any]:
+        """Figures of this host, in the form that `perdure status --json` prints."""
+        return host_status(self, deep=deep)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _ask(self, key: str, make: Callable[[Waiter[Any]], Mail], timeout: float) -> Any:
+        if self.closing:
+            raise Closed("the host is stopping")
+        try:
+            return await self.kernel.ask(self.directory.ref(check_key(key)), make, timeout)
+        except ActorParked as error:
+            raise Parked(f"{key}: {error}") from None
+        except KernelClosed:
+            raise Closed("the host is stopping") from None
+        except DeadlineExceeded:
+            raise Busy(f"{key}: no answer within {timeout:g} s; send the same message id again") from None
+
+    async def _renew(self, key: str, timeout: float) -> str:
+        done: Waiter[None] = self.clock.waiter("the session's end")
+        self.directory.ref(check_key(key)).post(Close(done, now=True))
+        await self.clock.wait(done, timeout)
+        workspace = str(self.resolver.workspace(key))
+        held = await self.io.run(lambda: self.files.renew(key, workspace, self.clock.wall_ms()))
+        held.close(handover=True)
+        return "A new session has begun; the old one is kept beside it."
+
+    def _furnish(self) -> None:
+        grant = self.placement.grant(0)
+        assert grant is not None
+        self.files = SessionFiles(
+            self.folder.path,
+            grant,
+            sync=self.io.sync,
+            node=self.placement.node,
+            boot=self.placement.boot,
+            outgrow=self.placement.outgrow,
+        )
+        default, factories = self._models()
+        tools = self._tools if self._tools is not None else default_tools(self.settings)
+        by_name = {tool.spec.name: tool for tool in tools}
+        self.resolver = HostResolver(
+            self.settings,
+            self.folder,
+            default=default,
+            factories=factories,
+            tools=by_name,
+            engine_of=lambda id: self._engine or self.registry.create(id),
+            workspace=self._workspace,
+            window=self._window,
+            log=self.log,
+        )
+        self.resolver.engine("")  # a missing engine is told at the start, or refused
+        self.services = Services(
+            kernel=self.kernel,
+            clock=self.clock,
+            io=self.io,
+            files=self.files,
+            blobs=LocalBlobs(self.folder.evidence, self.io),
+            resolver=self.resolver,
+            tools=by_name,
+            pools=tree.grow(self.kernel, lambda: self.services),
+            events=self.kernel.channel("events", on_drop=lambda *_: None),
+            log=self.log,
+            timing=self._timing,
+            hooks=self._hooks,
+            trigger=self.settings.compaction.trigger,
+            truncate_after=self.settings.compaction.truncate_mb * 1024 * 1024,
+            truncates=self.settings.compaction.truncate,
+            on_idle=lambda key: self.directory.rested(key),
+        )
+        self.directory = Directory(self.services, self._most_awake)
+        self._listeners = self._mids = 0
+
+    def _models(self) -> tuple[ModelInfo, Mapping[str, ModelFactory]]:
+        factories: dict[str, ModelFactory] = dict(default_factories(self.clock))
+        given = self._given
+        if given is not None and not isinstance(given, str):
+            factories[given.info.provider] = lambda _info: given
+            return given.info, factories
+        ref = given or self.settings.models.default or catalog.default_ref(self._environ)
+        return catalog.resolve(ref), factories
+
+    def _configured_timing(self) -> Timing:
+        models, host = self.settings.models, self.settings.host
+        return Timing(
+            model_idle=models.idle_timeout_seconds,
+            tool=host.tool_timeout_seconds,
+            engine=self.settings.plugins.deadline_seconds,
+            summary=self.settings.compaction.timeout_seconds,
+            retries=models.retries,
+        )
+
+    def _wake_unfinished(self) -> None:
+        """Sessions whose lock a dead host left behind were awake when it died: look at them once."""
+        for lock in sorted(self.files.root.rglob("*.jsonl.lock")):
+            key = self.files.key(lock.with_suffix(""))
+            if key is not None:
+                self.log("session.left_awake", session=key)
+                self.directory.ref(key).post(Wake())
+
+    async def _close_sessions(self, grace: float) -> bool:
+        """Let turns end within `grace` seconds, then stop them; whether every file was closed whole."""
+        waiting = list(self.directory.awake.values())
+        ends = [self._close(session, now=not grace) for session in waiting]
+        if await self._all_closed(ends, grace or 5.0):
+            return True
+        for session in list(self.directory.awake.values()):
+            ends.append(self._close(session, now=True))
+        return await self._all_closed(ends, 10.0)
+
+    def _close(self, session: Session, *, now: bool) -> Waiter[None]:
+        done: Waiter[None] = self.clock.waiter(f"the end of {session.key}")
+        session.ref.post(Close(done, now=now))
+        return done
+
+    async def _all_closed(self, ends: list[Waiter[None]], within: float) -> bool:
+        until = self.clock.now() + within
+        for done in ends:
+            try:
+                await self.clock.wait(done, max(0.001, until - self.clock.now()))
+            except DeadlineExceeded:
+                return False
+        return True
+
+    def _new_mid(self) -> str:
+        self._mids += 1
+        grant = self.placement.grant(0)
+        return f"{self.clock.wall_ms():x}-{grant.token if grant else 0:x}-{self._mids:x}"
+
+    def _kernel_event(self, name: str, fields: dict[str, object]) -> None:
+        self.log(f"kernel.{name}", **{k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()})
+
+
+def check_key(key: str) -> str:
+    """A session key as it may be used. Raises `UsageError` with what is wrong."""
+    if not key or len(key) > 512 or any(ord(c) < 32 for c in key):
+        raise UsageError(f"session key {key[:40]!r}: use 1 to 512 printable characters, such as agent:main:cli:dm:me")
+    return key

@@ -1,0 +1,33 @@
+"""The engine of the core: passes everything through and delegates compaction. Changes no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from perdure.contracts import Assembled, EngineCompaction, EngineContext, EngineInfo
+from perdure.records import Items, Message
+
+
+class LegacyEngine:
+    """The session file persists, the pipeline assembles, the runtime compacts: nothing is left to do."""
+
+    info = EngineInfo("legacy", "Legacy context engine")
+
+    async def ingest(self, context: EngineContext, message: Message) -> bool:
+        """Nothing to store: the log is the truth."""
+        return False
+
+    async def assemble(self, context: EngineContext, messages: Items) -> Assembled:
+        """The same messages."""
+        return Assembled(messages)
+
+    async def compact(
+        self,
+        context: EngineContext,
+        delegate: Callable[[], Awaitable[EngineCompaction]],
+        *,
+        force: bool,
+        instructions: str,
+    ) -> EngineCompaction:
+        """What the runtime would do."""
+        return await delegate()

@@ -1,0 +1,72 @@
+"""What a session's requests are made under: resolved once, used by the turn and by every worker."""
+
+from __future__ import annotations
+
+from perdure.context.cache import Retention
+from perdure.context.numbers import Limits
+from perdure.context.policy import TranscriptPolicy, policy_for
+from perdure.context.prune import PruneSettings
+from perdure.context.tokens import Estimator
+from perdure.records import ModelInfo, Record, ToolSpec
+
+
+class Environment(Record):
+    """`system` holds the cache boundary marker; `history_limit` counts user turns, `None`: all.
+
+    `fixed_tokens` is what the system prompt and the tool schemas take of every request.
+    """
+
+    session: str
+    model: ModelInfo
+    policy: TranscriptPolicy
+    limits: Limits
+    system: str
+    tools: tuple[ToolSpec, ...] = ()
+    fixed_tokens: int = 0
+    thinking: str = "off"
+    retention: Retention = "short"
+    history_limit: int | None = None
+    heartbeat: str = ""
+    output_cap: int = 32_000
+    identity_tokens: int = 0
+    knowledge_tokens: int = 0
+    pruning: PruneSettings | None = None
+
+
+def resolve(
+    session: str,
+    model: ModelInfo,
+    system: str,
+    tools: tuple[ToolSpec, ...],
+    lines: Limits,
+    *,
+    thinking: str = "off",
+    retention: Retention = "short",
+    history_limit: int | None = None,
+    knowledge: str = "",
+    heartbeat: str = "",
+    output_cap: int = 32_000,
+    pruning: PruneSettings | None = None,
+) -> Environment:
+    """Everything that follows from a model, a prompt and tools, computed once."""
+    estimator = Estimator()
+    schemas = sum(estimator.text(f"{t.name}{t.description}{t.schema.decode()}") for t in tools)
+    prompt = estimator.text(system)
+    known = estimator.text(knowledge) if knowledge else 0
+    return Environment(
+        session=session,
+        model=model,
+        policy=policy_for(model),
+        limits=lines,
+        system=system,
+        tools=tools,
+        fixed_tokens=prompt + schemas,
+        thinking=thinking,
+        retention=retention,
+        history_limit=history_limit,
+        heartbeat=heartbeat,
+        output_cap=min(model.max_output, output_cap),
+        identity_tokens=prompt + schemas - known,
+        knowledge_tokens=known,
+        pruning=pruning,
+    )

@@ -1,0 +1,41 @@
+"""The ledger: one line for each entry of a request, recomputed from what the steps report."""
+
+from __future__ import annotations
+
+from perdure.context.tokens import Estimator
+from perdure.records import Items, LedgerLine
+
+_WEIGHT = {
+    "in": 0,
+    "synthesised": 1,
+    "shortened": 2,
+    "placeholder": 3,
+    "pruned": 3,
+    "covered": 4,
+    "left_out": 4,
+}
+
+
+def ledger(
+    items: Items, lines: tuple[LedgerLine, ...], estimator: Estimator, unseen: frozenset[str]
+) -> tuple[LedgerLine, ...]:
+    """What became of every entry: what a step reported last and strongest, else plainly `in`."""
+    told: dict[str, LedgerLine] = {}
+    made_up: list[LedgerLine] = []
+    for line in lines:
+        if line.decision == "synthesised":
+            made_up.append(line)
+        elif line.entry and _WEIGHT[line.decision] >= _WEIGHT[told.get(line.entry, line).decision]:
+            told[line.entry] = line
+    sent = {item.entry for item in items if item.entry}
+    out = [line for entry, line in told.items() if entry not in sent]
+    last = max(len(items) - 2, 0)
+    for at, item in enumerate(items):
+        known = told.get(item.entry)
+        fate = known.decision if known is not None and known.decision != "left_out" else "in"
+        rule = known.rule if known is not None else "kept"
+        fresh = at >= last or item.entry in unseen
+        if item.entry:
+            size = estimator.item(item)
+            out.append(LedgerLine(item.entry, fate, rule, size, "tail" if fresh else "stable"))
+    return (*out, *made_up)
