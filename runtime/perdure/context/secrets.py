@@ -25,8 +25,8 @@ _SHAPES = (
     r"npm_[A-Za-z0-9]{20,}|pypi-[A-Za-z0-9_-]{16,}|dckr_pat_[A-Za-z0-9_-]{16,}",
     r"do[opr]_v1_[a-f0-9]{16,}|SG\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{16,}",
     r"lin_api_[A-Za-z0-9]{16,}|ntn_[A-Za-z0-9]{20,}|secret_[A-Za-z0-9]{32,}|key-[a-f0-9]{32}|tvly-[A-Za-z0-9-]{16,}",
-    r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",  # JSON web tokens
-    r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}",  # Telegram bots
+    r"eyJ[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]*){0,4}",  # JSON web tokens, and other encoded JSON objects
+    r"(?<![0-9])[0-9]{8,}+:AA[A-Za-z0-9_-]{30,}",  # Telegram bots
     r"age-secret-key-1[a-z0-9]{20,}|AGE-SECRET-KEY-1[A-Z0-9]{20,}",
 )
 _SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES))
@@ -45,7 +45,8 @@ _WORDS = (
 )
 _ASSIGNED = re.compile(
     r"((?:" + _WORDS + r")(?:\\?[\"'])?[ \t]{0,4}(?:=>|[:=])[ \t]{0,4})"
-    r"(\\?\"(?:[^\"\\\n]|\\[^\n]){1,4096}\"|'[^'\n]{1,4096}'|[^\s\"'&;,<>{}()\[\]]{4,})",
+    r"(\\\"[^\"\\\n]{1,4096}\\\"|\"(?:[^\"\\\n]|\\[^\n]){1,4096}\"|'[^'\n]{1,4096}'"  # \"x\" or "x" or 'x'
+    r"|\\?[\"']?[^\s\"'\\&;,<>{}()\[\]]{4,})",  # a bare word, or a quote that never closes
     re.IGNORECASE,
 )
 _NAME = re.compile(
@@ -89,5 +90,5 @@ def _keep_name(found: re.Match[str]) -> str:
         return found[0]
     if value.isdigit() and len(value) <= 8:
         return found[0]  # counts and limits: `max_token: 4096`
-    quote = found[2][:1] if found[2][:1] in "\"'" else ""
-    return f"{found[1]}{quote}{REDACTED}{quote}"
+    opening, closing = found[2][: found[2].index(value)], found[2][found[2].index(value) + len(value) :]
+    return f"{found[1]}{opening}{REDACTED}{closing}"

@@ -43,6 +43,12 @@ class _Leaf:
         self.value, self.source = value, source
 
 
+class _Table(dict[str, Any]):
+    """A merged table and the layer that opened it."""
+
+    source = ""
+
+
 def build(kind: type[R], layers: Sequence[tuple[Mapping[str, Any], str]]) -> tuple[R, list[Finding]]:
     """The record that the layers make, and all findings; wrong values keep their defaults."""
     findings: list[Finding] = []
@@ -63,8 +69,9 @@ def _merge(into: dict[str, Any], table: Mapping[str, Any], source: str) -> None:
     for key, value in table.items():
         if isinstance(value, Mapping):
             below = into.get(key)
-            if not isinstance(below, dict):
-                below = into[key] = {}
+            if not isinstance(below, _Table):
+                below = into[key] = _Table()
+            below.source = source
             _merge(below, value, source)
         else:
             into[key] = _Leaf(value, source)
@@ -99,12 +106,7 @@ def _unknown(key: str, fields: Mapping[str, Any], value: Any, at: str) -> Findin
 
 
 def _source(value: Any) -> str:
-    if isinstance(value, _Leaf):
-        return value.source
-    if isinstance(value, dict):
-        for below in value.values():
-            return _source(below)
-    return "the configuration"
+    return value.source if isinstance(value, _Leaf | _Table) else "the configuration"
 
 
 def _convert(kind: inspect.Type, value: Any, at: str, findings: list[Finding]) -> tuple[bool, Any]:
@@ -167,6 +169,8 @@ def _scalar(kind: inspect.Type, leaf: _Leaf, at: str, findings: list[Finding]) -
     if isinstance(kind, inspect.FloatType) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     try:
+        if (isinstance(value, int) and abs(value) >= 1 << 53) or value != value:
+            raise OverflowError  # no setting means this, and not every reader of JSON could tell it
         return True, msgspec.convert(value, _python(kind), strict=True)
     except (msgspec.ValidationError, OverflowError):
         shown = repr(value)
