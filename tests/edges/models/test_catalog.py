@@ -68,7 +68,7 @@ def test_the_default_is_scripted_unless_a_key_is_set(environ: dict[str, str], re
 
 
 def test_factories_make_a_model_for_every_provider_of_the_catalogue() -> None:
-    factories = default_factories(RealClock(), {})
+    factories = default_factories(RealClock())
     for ref in ("scripted", *known()):
         info = resolve(ref)
         assert factories[info.provider](info).info == info

@@ -17,9 +17,10 @@ import msgspec
 
 from perdure.contracts import ModelEvent, Request
 from perdure.edges.models.classify import model_error
+from perdure.edges.models.provider import Pace
 from perdure.edges.models.wire import Reader
 from perdure.errors import ModelError
-from perdure.kernel.clock import Clock, RealClock
+from perdure.kernel.clock import RealClock
 from perdure.records import ModelInfo
 
 NO_KEY = "no API key: set ANTHROPIC_API_KEY, or choose the scripted model"
@@ -39,13 +40,13 @@ class AnthropicModel:
         api_key: str | None = None,
         base_url: str | None = None,
         http_client: Any = None,
-        clock: Clock | None = None,
+        clock: Pace | None = None,
     ) -> None:
         self.info = info
         self.requests = 0
         self.errors: dict[str, int] = {}
         self._options = {"api_key": api_key, "base_url": base_url, "http_client": http_client}
-        self._clock = clock or RealClock()
+        self._clock: Pace = clock or RealClock()
         self._client: Any = None
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent]:

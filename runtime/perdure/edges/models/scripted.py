@@ -23,7 +23,7 @@ from perdure.edges.models.rules.refusal import Refused
 from perdure.errors import ModelError
 from perdure.records import Assistant, Block, ModelInfo, Text, Thinking, ToolCall
 
-__all__ = ["PromptDigests", "ScriptedModel", "ScriptedReply", "Source"]
+__all__ = ["Pace", "PromptDigests", "ScriptedModel", "ScriptedReply", "Source"]
 
 
 class ScriptedModel:

@@ -12,7 +12,7 @@ from perdure.edges.models.rules.images import check_images
 from perdure.edges.models.rules.marks import check_marks
 from perdure.edges.models.rules.pairing import check_pairing
 from perdure.edges.models.rules.refusal import Json, Refused, invalid
-from perdure.edges.models.rules.schema import check_messages, check_system, check_top
+from perdure.edges.models.rules.schema import Found, check_messages, check_system, check_top
 from perdure.edges.models.rules.thinking import check_thinking
 from perdure.edges.models.rules.tools import check_choice, check_tools
 from perdure.records import ModelInfo
@@ -30,18 +30,20 @@ def validate(
     of one model; `counting` reads the body as `count_tokens` does (no `max_tokens` needed).
     """
     check_top(body, counting=counting)
-    check_system(body.get("system"))
-    check_tools(body.get("tools"), known=known)
-    check_messages(body["messages"])
+    found = Found()
+    check_tools(body.get("tools"), found, known=known)
+    check_system(body.get("system"), found)
+    check_messages(body["messages"], found)
     if model is not None and body["model"] != model.id:
         raise Refused(404, "not_found_error", f"model: {body['model']}")
     check_choice(body, known=known)
     _check_size(body, model, known)
     check_content_rules(body, model, known=known)
     check_pairing(body["messages"], known=known)
-    check_thinking(body, model, known=known)
-    check_marks(body)
-    check_images(body["messages"], known=known)
+    check_thinking(body, model, found, known=known)
+    check_marks(body, found)
+    if "image" in found.kinds:
+        check_images(body["messages"], known=known)
 
 
 def _check_size(body: Json, model: ModelInfo | None, known: bool) -> None:

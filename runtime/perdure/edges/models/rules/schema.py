@@ -82,7 +82,24 @@ def _check_options(body: Json) -> None:
     check_mark(body.get("cache_control"), "")
 
 
-def check_system(system: Any) -> None:
+class Found:
+    """What the walk over all blocks saw, so that later rules look only where they must."""
+
+    __slots__ = ("kinds", "marks")
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.marks: list[tuple[str, Json]] = []  # (path, mark) in the order in which blocks are processed
+
+    def mark(self, block: Json, path: str) -> None:
+        """Check and keep the mark of a block that has the field."""
+        mark = block["cache_control"]
+        check_mark(mark, f"{path}.")
+        if mark is not None:
+            self.marks.append((path, mark))
+
+
+def check_system(system: Any, found: Found) -> None:
     """`system` is a string or a list of text blocks."""
     if system is None or isinstance(system, str):
         return
@@ -90,10 +107,10 @@ def check_system(system: Any) -> None:
     for n, block in enumerate(system):
         if not isinstance(block, dict) or block.get("type") != "text":
             invalid(f"system.{n}.type: Input should be 'text'")
-        check_block(block, f"system.{n}")
+        check_block(block, f"system.{n}", found)
 
 
-def check_messages(messages: list[Any]) -> None:
+def check_messages(messages: list[Any], found: Found) -> None:
     """Role and content of each message, then each of its blocks."""
     for n, message in enumerate(messages):
         if not isinstance(message, dict):
@@ -108,26 +125,27 @@ def check_messages(messages: list[Any]) -> None:
         if type(content) is not list:
             invalid(f"messages.{n}.content: Input should be a valid list")
         for m, block in enumerate(content):
-            check_content(block, n, m)
+            check_content(block, n, m, found)
 
 
-def check_content(block: Any, n: int, m: int) -> None:
+def check_content(block: Any, n: int, m: int, found: Found) -> None:
     """One block of message `n`; the path is made only where it is needed."""
     kind = block.get("type") if type(block) is dict else None
     known = BLOCKS.get(kind) if type(kind) is str else None
     if known is None or not block.keys() <= known[0]:
-        check_block(block, f"messages.{n}.content.{m}")
+        check_block(block, f"messages.{n}.content.{m}", found)
         return
+    found.kinds.add(block["type"])
     for name, wanted in known[1]:
         if type(block.get(name)) is not wanted:
-            check_block(block, f"messages.{n}.content.{m}")
+            check_block(block, f"messages.{n}.content.{m}", found)
     if "cache_control" in block:
-        check_mark(block["cache_control"], f"messages.{n}.content.{m}.")
-    if kind == "tool_result" and "content" in block:
-        _check_inside(block["content"], f"messages.{n}.content.{m}.content")
+        found.mark(block, f"messages.{n}.content.{m}")
+    if kind == "tool_result" and "content" in block and type(block["content"]) is not str:
+        _check_inside(block["content"], f"messages.{n}.content.{m}.content", found)
 
 
-def check_block(block: Any, path: str) -> None:
+def check_block(block: Any, path: str, found: Found) -> None:
     """Refuse what is wrong with one block; returns when nothing is."""
     if not isinstance(block, dict):
         invalid(f"{path}: Input should be a valid dictionary or object to extract fields from")
@@ -142,12 +160,14 @@ def check_block(block: Any, path: str) -> None:
         if name not in block:
             invalid(f"{path}.{block['type']}.{name}: Field required")
         _typed(block[name], kind, f"{path}.{block['type']}.{name}")
-    check_mark(block.get("cache_control"), f"{path}.")
+    found.kinds.add(block["type"])
+    if "cache_control" in block:
+        found.mark(block, path)
     if block["type"] == "tool_result" and "content" in block:
-        _check_inside(block["content"], f"{path}.content")
+        _check_inside(block["content"], f"{path}.content", found)
 
 
-def _check_inside(content: Any, path: str) -> None:
+def _check_inside(content: Any, path: str, found: Found) -> None:
     if type(content) is str:
         return
     if type(content) is not list:
@@ -156,7 +176,7 @@ def _check_inside(content: Any, path: str) -> None:
         if type(block) is not dict or str(block.get("type")) not in INSIDE_RESULT:
             invalid(f"{path}.{n}: Input tag does not match any of: {', '.join(sorted(INSIDE_RESULT))}")
         if str(block["type"]) in BLOCKS:
-            check_block(block, f"{path}.{n}")
+            check_block(block, f"{path}.{n}", found)
 
 
 def check_mark(mark: Any, path: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.edges.models.rules.refusal import Json, invalid
+from perdure.edges.models.rules.schema import Found
 from perdure.records import ModelInfo
 
 KINDS = ("thinking", "redacted_thinking")
@@ -12,7 +13,7 @@ MIN_BUDGET = 1024
 DOCS = "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
 
 
-def check_thinking(body: Json, model: ModelInfo | None, *, known: bool) -> None:
+def check_thinking(body: Json, model: ModelInfo | None, found: Found, *, known: bool) -> None:
     """Configuration first, then the blocks of every assistant message."""
     config = body.get("thinking") or {}
     on = config.get("type") not in (None, "disabled")
@@ -20,7 +21,7 @@ def check_thinking(body: Json, model: ModelInfo | None, *, known: bool) -> None:
         _check_config(config, body, model)
     if on and known:
         _check_options(body)
-    for n, message in enumerate(body["messages"]):
+    for n, message in enumerate(body["messages"] if found.kinds.intersection(KINDS) else ()):
         if message["role"] == "assistant" and type(message["content"]) is list:
             _check_places(message["content"], n, known)
     _check_last_turn(body["messages"], config.get("type"))

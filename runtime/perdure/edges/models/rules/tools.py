@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from perdure.edges.models.rules.refusal import Json, invalid
-from perdure.edges.models.rules.schema import check_mark
+from perdure.edges.models.rules.schema import Found
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 FIELDS = frozenset(
@@ -18,7 +18,7 @@ FIELDS = frozenset(
 CHOICES = ("auto", "any", "tool", "none")
 
 
-def check_tools(tools: Any, *, known: bool) -> None:
+def check_tools(tools: Any, found: Found, *, known: bool) -> None:
     """Names, uniqueness and schemas of the tools."""
     if tools is None:
         return
@@ -29,7 +29,8 @@ def check_tools(tools: Any, *, known: bool) -> None:
             invalid(f"tools.{n}: Input should be a valid dictionary or object to extract fields from")
         if tool.get("type", "custom") == "custom":
             _check_tool(tool, f"tools.{n}.custom", known)
-        check_mark(tool.get("cache_control"), f"tools.{n}.")
+        if "cache_control" in tool:
+            found.mark(tool, f"tools.{n}")
     names = [str(tool.get("name")) for tool in tools]
     if len(set(names)) != len(names):
         invalid("tools: Tool names must be unique.")
