@@ -140,7 +140,7 @@ def test_a_job_that_ignores_cancellation_is_declared_lost_once_and_the_kernel_go
 
     run_real(loop, main, events)
     assert ends == [(Lost(), False)]
-    assert events.names() == ["job.lost", "job.late"]
+    assert events.names() == ["job.lost", "kernel.waits_for_lost", "job.late"]
 
 
 @each_loop

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import anyio
 import pytest
+import trio
 from anyio.abc import TaskStatus
 
-from helpers_kernel import each_loop, run_real
+from helpers_kernel import each_loop, run_real, running_loop
 from perdure.kernel.clock import RealClock
 from perdure.kernel.deadlines import Deadlines
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.kernel import Kernel
+from perdure.kernel.outcome import Cancelled
 from perdure.kernel.run import Backend
 from perdure.kernel.waiter import Waiter
 
@@ -169,3 +172,44 @@ def test_an_old_deadline_cannot_end_a_new_wait() -> None:
 
 def test_wall_time_starts_where_it_was_told_to() -> None:
     assert 0 <= RealClock(5_000).wall_ms() - 5_000 < 1_000
+
+
+@pytest.mark.parametrize("way", ["cancel", "timeout"])
+def test_an_asyncio_program_may_cancel_the_task_that_holds_a_kernel(way: str) -> None:
+    ends: list[object] = []
+
+    async def user() -> None:
+        async with Kernel(RealClock()) as kernel:
+            kernel.start("job", anyio.sleep_forever, on_end=lambda _, outcome: ends.append(outcome))
+            await asyncio.sleep(3600)
+
+    async def main() -> None:
+        assert running_loop() == "asyncio"
+        if way == "timeout":
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(user(), 0.02)
+            return
+        task = asyncio.create_task(user())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert ends == [Cancelled()]
+
+
+def test_a_trio_program_may_cancel_the_scope_that_holds_a_kernel() -> None:
+    ends: list[object] = []
+
+    async def main() -> None:
+        assert running_loop() == "trio"
+        with trio.move_on_after(0.02) as scope:
+            async with Kernel(RealClock()) as kernel:
+                kernel.start("job", trio.sleep_forever, on_end=lambda _, outcome: ends.append(outcome))
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+
+    trio.run(main)
+    assert ends == [Cancelled()]

@@ -259,7 +259,7 @@ def test_a_job_that_swallows_its_cancellation_is_lost_and_time_goes_on(loop: Bac
 
     run_on(loop, main, events=events)
     assert ends == [Lost()]
-    assert events.names() == ["job.lost", "job.late"]
+    assert events.names() == ["job.lost", "kernel.waits_for_lost", "job.late"]
 
 
 @each_loop

@@ -136,7 +136,8 @@ class Jobs:
     ) -> Job:
         """Run `await fn(*args)`. `on_end(job, outcome)` is synchronous, called exactly once, in any case.
 
-        `inner`: the kernel's own, told even after a kill.
+        Context variables start as the kernel's own; bind them by `with`, since the next job of the pooled
+        task finds what was left. `inner`: the kernel's own, told even after a kill.
         """
         if self.closed or self._group is None:
             raise Closed(f"{key}: the kernel isn't running, nothing was started")

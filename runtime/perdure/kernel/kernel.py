@@ -254,6 +254,8 @@ class Kernel:
                 await self._jobs.stop(STOP)
         except DeadlineExceeded:
             self.report("kernel.stop_overdue", {"jobs": [job.key for job in self._jobs.live.values()]})
+        if self._jobs.lost:  # no loop can leave a living task behind; whoever wonders finds a name
+            self.report("kernel.waits_for_lost", {"jobs": [job.key for job in self._jobs.lost.values()]})
         if not self._jobs.mute:
             self._dispatcher.drain(LAST)
         for channel in self._channels.values():
