@@ -6,8 +6,8 @@ assistant turns stay whole. Decided once: what was pruned stays pruned, byte for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 
 from perdure.context import numbers
 from perdure.context.changed import Changed
@@ -71,7 +71,9 @@ def prune(
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, glob.strip().lower()) for glob in globs if glob.strip())
+    """`*` stands for anything; all else, brackets and question marks too, for itself."""
+    patterns = (".*".join(map(re.escape, glob.strip().lower().split("*"))) for glob in globs if glob.strip())
+    return any(re.fullmatch(pattern, name, re.DOTALL) for pattern in patterns)
 
 
 def _old(

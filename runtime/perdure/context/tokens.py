@@ -55,7 +55,7 @@ _KIND[0xE2] = ord("T")
 _KINDS = bytes(_KIND)
 
 # Tenths of a char (fortieths of a token) for each kind, fitted on texts of real sessions with two real
-# tokenizers, rounded up so that code isn't underrated. Plain weights keep ASCII at one char and only lift what lies beyond it.
+# tokenizers, rounded up so that code isn't underrated. The plain weights lift only what lies beyond ASCII.
 _CONTENT = {b"D": 26, b"P": 30, b"W": 11, b"N": 11, b"2": 24, b"T": 24, b"3": 50, b"4": 100}
 _LETTER_WEIGHT = 12
 _LIFTED = {b"2": 20, b"T": 20, b"3": 50, b"4": 80}
