@@ -265,7 +265,7 @@ def test_a_model_without_caching_gets_no_marks() -> None:
 
 
 def test_a_history_without_messages_has_nothing_to_mark() -> None:
-    assert marked_messages([], []) == ()
+    assert marked_messages([]) == ()
 
 
 # --- where two requests part --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,6 @@ from perdure.records import ModelInfo, Record
 Retention: TypeAlias = Literal["none", "short", "long"]
 
 MAX_MARKS = 4
-MESSAGE_MARKS = 3
 SPACING = 15  # blocks: the provider looks back 20 from a mark, so an older write is always in sight
 MAX_STABLE_CACHE_READ_RATIO = 0.95
 MIN_CACHE_BREAK_TOKEN_DROP = 1000
@@ -38,36 +37,38 @@ def mark(retention: Retention) -> dict[str, str] | None:
     return {"type": "ephemeral", "ttl": "1h"} if retention == "long" else {"type": "ephemeral"}
 
 
-def marked_messages(roles: Sequence[str], blocks: Sequence[int]) -> tuple[int, ...]:
-    """Which wire messages carry a mark, by index: given each one's role and number of blocks.
+class Sized(Protocol):
+    """A message on the wire, as far as marks care: whose it is and how many blocks it has."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def blocks(self) -> int: ...
+
+
+def marked_messages(messages: Sequence[Sized]) -> tuple[int, ...]:
+    """Which wire messages carry a mark, by index, in order.
 
     The newest (it writes), the one the previous request ended with (it hits, however many blocks one
     step added), and one about `SPACING` blocks before, for when the previous end was changed.
     """
-    newest = len(roles) - 1
+    newest = len(messages) - 1
     if newest < 0:
         return ()
-    found = [newest]
-    previous = _user_before(roles, _assistant_before(roles, newest))
-    if previous >= 0:
-        found.append(previous)
-        earlier, passed = previous, 0
-        while earlier > 0 and (passed < SPACING or roles[earlier] != "user"):
-            passed += blocks[earlier]
-            earlier -= 1
-        if roles[earlier] == "user" and earlier < previous and passed >= SPACING:
-            found.append(earlier)
-    return tuple(sorted(found))
+    previous = _before(messages, _before(messages, newest, "assistant"), "user")
+    if previous < 0:
+        return (newest,)
+    earlier, passed = previous, 0
+    while earlier > 0 and (passed < SPACING or messages[earlier].role != "user"):
+        passed += messages[earlier].blocks
+        earlier -= 1
+    if messages[earlier].role == "user" and passed >= SPACING:
+        return (earlier, previous, newest)
+    return (previous, newest)
 
 
-def _assistant_before(roles: Sequence[str], at: int) -> int:
-    while at >= 0 and roles[at] != "assistant":
-        at -= 1
-    return at
-
-
-def _user_before(roles: Sequence[str], at: int) -> int:
-    while at >= 0 and roles[at] != "user":
+def _before(messages: Sequence[Sized], at: int, role: str) -> int:
+    while at >= 0 and messages[at].role != role:
         at -= 1
     return at
 

@@ -13,7 +13,8 @@ ACK_CHARS = 300  # of a reply that holds the token, so much beside it still says
 
 _ASKS = re.compile(rf"\b(?:reply|answer|respond)\b[^.\n]{{0,60}}\b{TOKEN}\b", re.IGNORECASE)
 _MARKUP = re.compile(r"<[^<>]{0,200}>|&nbsp;|[*_~`]")
-_TAIL = re.compile(rf"{TOKEN.replace('_', '')}\W{{0,4}}$")
+_BARE = TOKEN.replace("_", "")
+_TAIL = re.compile(rf"{_BARE}\W{{0,4}}$")
 
 
 def drop_silent_heartbeats(items: Items, prompt: str = "", *, ack_chars: int = ACK_CHARS) -> Changed:
@@ -21,18 +22,12 @@ def drop_silent_heartbeats(items: Items, prompt: str = "", *, ack_chars: int = A
 
     A prompt begins with `prompt` (the configured text) or tells the model to reply HEARTBEAT_OK.
     """
-    out: list[Item] = []
-    lines: list[LedgerLine] = []
-    at = 0
-    while at < len(items):
-        pair = items[at : at + 2]
-        if len(pair) == 2 and is_prompt(pair[0], prompt) and is_ack(pair[1], ack_chars):
-            lines += [LedgerLine(item.entry, "left_out", QUIET) for item in pair]
-            at += 2
-        else:
-            out.append(items[at])
-            at += 1
-    return Changed(tuple(out), tuple(lines)) if lines else Changed(items)
+    acks = [n for n, item in enumerate(items) if n and is_ack(item, ack_chars)]
+    gone = {n for ack in acks if is_prompt(items[ack - 1], prompt) for n in (ack - 1, ack)}
+    if not gone:
+        return Changed(items)
+    lines = tuple(LedgerLine(items[n].entry, "left_out", QUIET) for n in sorted(gone))
+    return Changed(tuple(item for n, item in enumerate(items) if n not in gone), lines)
 
 
 def is_prompt(item: Item, prompt: str = "") -> bool:
@@ -56,8 +51,7 @@ def is_ack(item: Item, ack_chars: int = ACK_CHARS) -> bool:
     if text is None or TOKEN not in text:
         return False
     bare = _MARKUP.sub("", text).strip()  # takes the token's own underscore along
-    token = TOKEN.replace("_", "")
-    rest = bare.removeprefix(token)
+    rest = bare.removeprefix(_BARE)
     rest = _TAIL.sub("", rest) if rest == bare else rest
     return rest != bare and len(rest.strip()) <= ack_chars
 

@@ -16,6 +16,7 @@ import msgspec
 from perdure.context import cache, thinking
 from perdure.context.boundary import split, strip
 from perdure.context.cache import Retention
+from perdure.context.changed import common
 from perdure.context.characters import encodable
 from perdure.context.policy import TranscriptPolicy
 from perdure.records import (
@@ -46,11 +47,11 @@ _encode = msgspec.json.Encoder().encode
 class Chunk:
     """One message on the wire: the items `start:end` of a view, encoded without marks."""
 
-    __slots__ = ("blocks", "body", "calls", "end", "role", "start")
+    __slots__ = ("blocks", "body", "calls", "end", "offset", "role", "start")
 
     def __init__(self, role: str, start: int, end: int, items: Items) -> None:
         contents = [block for item in items[start:end] for block in wire_blocks(item.message)]
-        self.role, self.start, self.end = role, start, end
+        self.role, self.start, self.end, self.offset = role, start, end, 0
         self.blocks = len(contents)
         self.calls = tuple(block["name"] for block in contents if block["type"] == "tool_use")
         self.body: bytes = _encode({"role": role, "content": contents})
@@ -59,26 +60,30 @@ class Chunk:
 class Memo:
     """What the last render of one session left: only messages behind the first change are made anew.
 
-    `reused` tells how many wire messages the last render took over unchanged.
+    `joined` holds the bodies of the first `settled` chunks, each followed by a comma: those that no
+    mark stands on. `reused` tells how many wire messages the last render took over unchanged.
     """
 
-    __slots__ = ("_head", "_head_key", "chunks", "items", "reused")
+    __slots__ = ("_head", "_head_key", "chunks", "items", "joined", "reused", "settled")
 
     def __init__(self) -> None:
         self.items: Items = ()
         self.chunks: list[Chunk] = []
+        self.joined = bytearray()
+        self.settled = 0
         self.reused = 0
         self._head: bytes = b""
         self._head_key: tuple[object, ...] = ()
 
     def update(self, items: Items) -> list[Chunk]:
         """The chunks of `items`."""
-        same = _common(self.items, items)
+        same = common(self.items, items)
         kept = len(self.chunks)
         # The last chunk before the change may grow, so it is made again too.
         while kept and self.chunks[kept - 1].end >= same and not (same == len(items) == len(self.items)):
             kept -= 1
         self.reused = kept
+        self.unsettle(kept)
         del self.chunks[kept:]
         start = self.chunks[-1].end if self.chunks else 0
         while start < len(items):
@@ -89,6 +94,28 @@ class Memo:
             start = end
         self.items = items
         return self.chunks
+
+    def bodies(self, marks: Sequence[int], inside: bytes) -> list[bytes | bytearray]:
+        """All messages, with commas between them; `inside` goes into the last block of the marked ones."""
+        first = marks[0] if marks else max(len(self.chunks) - 1, 0)
+        self.unsettle(first)
+        for chunk in self.chunks[self.settled : first]:
+            chunk.offset = len(self.joined)
+            self.joined += chunk.body
+            self.joined += b","
+        self.settled = first
+        # A message ends in `}]}`, and the first of these closes its last block.
+        tail = [
+            chunk.body[:-3] + inside if n in marks else chunk.body
+            for n, chunk in enumerate(self.chunks[first:], first)
+        ]
+        return [self.joined, b",".join(tail)]
+
+    def unsettle(self, count: int) -> None:
+        """Only the first `count` chunks stay joined."""
+        if count < self.settled:
+            del self.joined[self.chunks[count].offset :]
+            self.settled = count
 
     def head(self, key: tuple[object, ...]) -> bytes | None:
         return self._head if self._head_key == key else None
@@ -124,7 +151,10 @@ def render(
     settings |= thinking.parameter(model, thinking_level, max_tokens)
     if used:
         settings["tool_choice"] = {"type": "none"}
-    return b"".join((head, b",".join(_bodies(chunks, kept)), b"],", _encode(settings)[1:]))
+    mark = cache.mark(kept)
+    marks = cache.marked_messages(chunks) if mark is not None else ()
+    inside = b',"cache_control":' + _encode(mark) + b"}]}"
+    return b"".join((head, *memo.bodies(marks, inside), b"],", _encode(settings)[1:]))
 
 
 def render_dict(body: bytes) -> dict[str, Any]:
@@ -208,18 +238,6 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _bodies(chunks: Sequence[Chunk], retention: Retention) -> list[bytes]:
-    bodies = [chunk.body for chunk in chunks]
-    mark = cache.mark(retention)
-    if mark is not None:
-        # A message ends in `}]}`, and the first of these closes its last block.
-        inside = b',"cache_control":' + _encode(mark) + b"}]}"
-        roles, blocks = [chunk.role for chunk in chunks], [chunk.blocks for chunk in chunks]
-        for n in cache.marked_messages(roles, blocks):
-            bodies[n] = bodies[n][:-3] + inside
-    return bodies
-
-
 def _head(
     model: ModelInfo, system: str, tools: tuple[ToolSpec, ...], used: tuple[str, ...], kept: Retention
 ) -> bytes:
@@ -275,14 +293,3 @@ def _stub(name: str) -> dict[str, Any]:
 
 def _names_called(chunks: Sequence[Chunk]) -> tuple[str, ...]:
     return tuple(sorted({name for chunk in chunks for name in chunk.calls}))
-
-
-def _common(a: Items, b: Items) -> int:
-    """How many items two views have in common from the start."""
-    n = min(len(a), len(b))
-    if a[:n] == b[:n]:
-        return n
-    for at, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x is not y and x != y:
-            return at
-    return n
