@@ -202,12 +202,7 @@ class Jobs:
     async def _guarded(self, job: Job) -> Outcome:
         try:
             with anyio.CancelScope() as job.scope:
-                try:
-                    return Returned(await job.fn(*job.args))
-                except BaseException as exc:
-                    if job.cancelled or cancelled_around() or fatal(exc):
-                        raise
-                    return _fault(exc)
+                return Returned(await job.fn(*job.args))
             return Cancelled()
         except BaseException as exc:
             if fatal(exc) or (cancelled_around() and not isinstance(exc, Exception)):

@@ -62,7 +62,7 @@ class Ref:
             if self.parked or boxes.closed:
                 return False
             self.mail = mail = deque()
-        elif len(mail) >= boxes.bound or self.room or self.parked or boxes.closed:
+        elif len(mail) >= boxes.bound or self.parked or boxes.closed:
             boxes.refused += 1
             return False
         mail.append(message)
@@ -140,7 +140,10 @@ class Mailboxes:
             raise ActorParked(f"{ref.key} crashed too often and is parked: retry or drop it")
 
     def admit(self, ref: Ref) -> None:
-        """Room for one: the first sender still waiting gets it, letter and all, so nobody can slip in."""
+        """Room for one: the first sender still waiting gets it, letter and all, so nobody can slip in.
+
+        Called after each letter taken out, so whoever waits, waits in front of a full mailbox.
+        """
         room = ref.room
         while room and ref.mail is not None and len(ref.mail) < self.bound:
             waiter, message = room.popleft()
