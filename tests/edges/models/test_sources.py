@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from helpers_models import body, request, result, text, tool, use, user
+from perdure.context.compaction.judge import judge
+from perdure.context.compaction.prompts import SECTIONS, Instructions, merge_prompt, summary_prompt
 from perdure.contracts import Request
 from perdure.edges.models.reply import ScriptedReply, say
 from perdure.edges.models.sources import Script, demo_source, echo
@@ -91,32 +93,41 @@ CONVERSATION = """[User]: Build the importer in src/importer.py. You must never 
 """
 
 
-def test_a_summary_has_its_five_sections_the_open_question_and_every_identifier() -> None:
-    asked = body(user(f"<conversation>\n{CONVERSATION}</conversation>\n\nSummarise."))
+def asking(conversation: str, previous: str = "", **more: Any) -> dict[str, Any]:
+    return body(user(summary_prompt(conversation, previous, Instructions())), **more)
+
+
+def test_a_summary_has_every_section_the_last_request_and_the_identifiers() -> None:
+    asked = asking(CONVERSATION)
     assert is_summary_request(asked)
     told = said(extractive_summariser(asked, request()))
-    heads = [
-        "## Decisions",
-        "## Open TODOs",
-        "## Constraints/Rules",
-        "## Pending user asks",
-        "## Exact identifiers",
-    ]
-    assert [told.index(head) for head in heads] == sorted(told.index(head) for head in heads)
-    assert "fix ticket ABC-123" in told
+    places = [told.index(f"## {head}") for head in (*SECTIONS, "Exact identifiers")]
+    assert places == sorted(places)
+    assert "fix ticket ABC-123" in told.split("## Last request")[1]
     for name in ("src/importer.py", "https://example.org/doc", "0a1b2c3d4e", "ABC-123"):
         assert name in told.split("## Exact identifiers")[1]
-    assert (
-        demo(user(f"<conversation>\n{CONVERSATION}</conversation>")).blocks
-        == extractive_summariser(asked, request()).blocks
-    )
+    assert judge(told) is None
+    assert said(demo(*asked["messages"])) == told
+
+
+def test_a_message_that_mentions_a_conversation_is_no_summary_request() -> None:
+    assert not is_summary_request(body(user("what does <conversation> mean?")))
+
+
+def test_summaries_are_merged_without_losing_what_they_held() -> None:
+    parts = tuple(summarise(text, "", 4000) for text in (CONVERSATION, "[User]: then deploy build-77.sh"))
+    asked = body(user(merge_prompt(parts, "", Instructions())))
+    told = said(extractive_summariser(asked, request()))
+    assert "src/importer.py" in told
+    assert "build-77.sh" in told.split("## Last request")[1]
+    assert "We decided to use msgspec" in told
 
 
 def test_a_summary_is_far_smaller_than_what_it_covers() -> None:
     long = "\n".join(
         f"[User]: step {n} of src/file{n}.py must work\n\n[Assistant]: done" for n in range(3000)
     )
-    asked = body(user(f"<conversation>{long}</conversation>"), max_tokens=2000)
+    asked = asking(long, max_tokens=2000)
     assert len(said(extractive_summariser(asked, request()))) < len(long) / 8
 
 

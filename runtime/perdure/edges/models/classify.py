@@ -12,7 +12,7 @@ import msgspec
 from perdure.edges.models.wordings import BY_STATUS, ORDER
 from perdure.errors import ModelError, ModelErrorKind
 
-MAX_TEXT = 20_000  # characters looked at: error pages can be long
+MAX_TEXT = 8_000  # characters looked at: error pages can be long
 OBSERVED = re.compile(
     r"prompt is too long: ([\d,]+) tokens|requested (?:about )?([\d,]+) tokens|resulted in ([\d,]+) tokens"
     r"|input length and `?max_tokens`? exceed context limit: ([\d,]+)|input token count \(?([\d,]+)",
@@ -32,7 +32,8 @@ def classify(status: int | None, text: str) -> ModelErrorKind:
     The text decides before the status: providers send overflow as 400, billing as 429 and missing
     logins as 500. Without a status, one at the head of the text is used, as clients render it.
     """
-    low = f"{text[:MAX_TEXT]}\n{message_of(text)}".lower().strip()
+    text = text[:MAX_TEXT]
+    low = f"{text}\n{message_of(text)}".lower().strip()
     first = STATUS_TEXT.match(low)
     if status is None and first:
         status = int(first[1])
@@ -49,7 +50,7 @@ def model_error(
 ) -> ModelError:
     """The typed error for a reply. `now` is epoch seconds, for a `retry-after` that is a date."""
     kind = classify(status, text)
-    line = " ".join(f"{status or ''} {message_of(text)}".split())[:600]
+    line = " ".join(f"{status or ''} {message_of(text[:MAX_TEXT])}".split())[:600]
     wait = retry_after(headers or {}, text, now) if kind in ModelError.RETRYABLE else None
     return ModelError(
         kind, line or "the provider sent an error without a text", status=status, retry_after=wait

@@ -8,18 +8,30 @@ from typing import Any
 from perdure.contracts import Request
 from perdure.edges.models.reply import ScriptedReply, say
 
-CONVERSATION = re.compile(r"<conversation>(.*?)</conversation>", re.DOTALL)
+CONVERSATION = re.compile(r"<conversation>(.*)</conversation>", re.DOTALL)
 PREVIOUS = re.compile(r"<previous-summary>(.*?)</previous-summary>", re.DOTALL)
 IDENTIFIER = re.compile(
-    r"https?://[^\s<>\"')\]]{4,200}|(?<![\w/])(?:\.{0,2}/)?[\w.-]{1,60}(?:/[\w.-]{1,60}){1,8}|\b[0-9a-f]{8,64}\b"
+    r"https?://[^\s<>\"')\]]{4,200}|(?<![\w./-])(?:\.{0,2}/)?[\w.-]{1,60}(?:/[\w.-]{1,60}){1,8}|\b[0-9a-f]{8,64}\b"
     r"|\b[A-Z]{2,10}-\d{1,6}\b|\b\w{2,40}\.(?:py|md|txt|json|toml|ts|js|go|rs|yaml|yml|sh|sql|csv)\b"
 )
-ASKED = re.compile(r"^\[?(?:user|human)\]?:\s*(.+)", re.IGNORECASE | re.MULTILINE)
-RULE = re.compile(
-    r"^.*\b(?:must|never|always|do not|don't|必须|不要|禁止)\b.*$", re.IGNORECASE | re.MULTILINE
+ASKED = re.compile(r"^\[User\]:\s*(.+)", re.MULTILINE)
+TOLD = re.compile(r"^\[Assistant\]:\s*(.+)", re.MULTILINE)
+RULE = re.compile(r"^.*\b(?:must|never|always|do not|don't)\b.*$|^.*(?:必须|不要|禁止).*$", re.I | re.M)
+DECIDED = re.compile(r"^.*\b(?:decided|chose|will use|agreed)\b.*$|^.*(?:决定|选择).*$", re.I | re.M)
+TODO = re.compile(r"^.*\b(?:todo|to do|still open|later|next step)\b.*$|^.*(?:待办|下一步).*$", re.I | re.M)
+SECTION = re.compile(r"^## (.+)\n((?:- .*\n?)*)", re.MULTILINE)
+NAMES = "Exact identifiers"
+HEADINGS = (
+    "Goal",
+    "State and progress",
+    "Decisions",
+    "Open questions and to-dos",
+    "Constraints",
+    "Last request",
+    NAMES,
 )
-DECIDED = re.compile(r"^.*\b(?:decided|chose|will use|agreed|决定|选择)\b.*$", re.IGNORECASE | re.MULTILINE)
-LINE, LINES, NAMES = 200, 8, 40  # characters of a line, lines of a section, identifiers listed
+LINE, LINES, LISTED = 200, 8, 60  # characters of a line, lines of a section, identifiers listed
+READ = 400_000  # newest characters that are searched for identifiers
 
 
 def last_text(body: dict[str, Any]) -> str:
@@ -32,50 +44,49 @@ def last_text(body: dict[str, Any]) -> str:
 
 def is_summary_request(body: dict[str, Any]) -> bool:
     """Whether the last message asks for a summary, as compaction words it."""
-    return "<conversation>" in last_text(body)
+    return last_text(body).lstrip().startswith("<conversation>")
 
 
 def extractive_summariser(body: dict[str, Any], request: Request) -> ScriptedReply:
     """A source: answers a summary request from the conversation in it, always the same way."""
     asked = last_text(body)
-    found = CONVERSATION.search(asked)
-    previous = PREVIOUS.search(asked)
+    found, previous = CONVERSATION.search(asked), PREVIOUS.search(asked)
     text = (found[1] if found else asked).strip()
     budget = min(int(body.get("max_tokens", 4096)) * 2, max(600, len(text) // 4))
     return say(summarise(text, previous[1] if previous else "", budget))
 
 
 def summarise(text: str, previous: str, budget: int) -> str:
-    """The five sections a summary must have, in at most about `budget` characters."""
-    asks = [line.strip() for line in ASKED.findall(text)]
-    names = list(dict.fromkeys(name.rstrip(".,:") for name in IDENTIFIER.findall(previous + "\n" + text)))
-    sections = (
-        ("## Decisions", _some(DECIDED.findall(text))),
-        ("## Open TODOs", _some(asks[-2:-1])),
-        ("## Constraints/Rules", _some(RULE.findall(text))),
-        ("## Pending user asks", _some(asks[-1:])),
-        ("## Exact identifiers", [f"- {name}" for name in names[-NAMES:]]),
-    )
-    told = ["## Earlier", *_some(previous.strip().splitlines())] if previous.strip() else []
-    told += ["## Asked so far", *_some(asks[:-1])] if len(asks) > 1 else []
-    share = max(60, budget // (len(sections) + 2))  # identifiers, last of all, get two
-    lines = ["\n".join(told)[:share]] if told else []
-    lines += [
-        f"{head}\n{_fit(found, share * (1 + head.endswith('identifiers')))}" for head, found in sections
+    """What earlier summaries held and what the conversation adds, in about `budget` characters.
+
+    Earlier summaries are `previous` and the parts of a merge. What is newer stands last and stays longest.
+    """
+    known: dict[str, list[str]] = {name: [] for name in HEADINGS}
+    for name, bullets in SECTION.findall(f"{previous}\n{text}"):
+        known.setdefault(name.strip(), []).extend(
+            line[2:] for line in bullets.splitlines() if line != "- none"
+        )
+    asks, told = ASKED.findall(text), TOLD.findall(text)
+    known["Goal"] = (known["Goal"] + asks)[:2]
+    known["State and progress"] += told[-3:] or [
+        f"{len(text.splitlines())} lines of work without a word on it"
     ]
-    return "\n\n".join(lines)
+    known["Decisions"] += DECIDED.findall(text)
+    known["Open questions and to-dos"] += TODO.findall(text) + [ask for ask in asks[:-1] if ask.endswith("?")]
+    known["Constraints"] += RULE.findall(text)
+    known["Last request"] = (asks or known["Last request"])[-1:]
+    known[NAMES] += (name.rstrip(".,:") for name in IDENTIFIER.findall(text[-READ:]))
+    share = max(60, budget // (len(HEADINGS) + 2))
+    return "\n\n".join(f"## {name}\n{_fit(known[name], name, share)}" for name in HEADINGS)
 
 
-def _some(lines: list[str]) -> list[str]:
-    kept = dict.fromkeys(" ".join(line.split())[:LINE] for line in lines if line.strip())
-    return [f"- {line}" for line in list(kept)[-LINES:]]
-
-
-def _fit(lines: list[str], room: int) -> str:
+def _fit(lines: list[str], name: str, share: int) -> str:
+    """The newest lines that fit, oldest first; identifiers may take three shares, being short and exact."""
+    most, room = (LISTED, share * 3) if name == NAMES else (LINES, share)
     out: list[str] = []
-    for line in lines:
-        room -= len(line) + 1
+    for line in list(dict.fromkeys(" ".join(line.split())[:LINE] for line in lines))[::-1][:most]:
+        room -= len(line) + 3
         if room < 0 and out:
             break
-        out.append(line)
-    return "\n".join(out) or "- none"
+        out.append(f"- {line}")
+    return "\n".join(reversed(out)) or "- none"

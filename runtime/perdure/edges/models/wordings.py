@@ -25,7 +25,7 @@ SETTINGS = _any(
 )
 BILLING = _any(
     "credit balance",
-    r"exceeded your current quota(?!.*retry (in|delay))",
+    r"exceeded your current quota(?!.{0,400}retry (in|delay))",
     r"usage limit for this (period|billing|month)",
     "insufficient[_ ](quota|balance|credits|funds)",
     "billing_error",
@@ -76,10 +76,10 @@ OVERFLOW = _any(
     "context overflow:",
     "exceeds? (the )?context (limit|window|length|size)",
     r"context[ _]window[ _]exceeded",
-    r"(invalid_argument|input exceeds|input token count).*maximum number of tokens",
-    r"request size exceeds.*context",
-    r"max_tokens.*exceed.*context",
-    r"input length.*exceed.*context",
+    r"(invalid_argument|input exceeds|input token count).{0,200}maximum number of tokens",
+    r"request size exceeds.{0,200}context",
+    r"max_tokens.{0,200}exceed.{0,200}context",
+    r"input length.{0,200}exceed.{0,200}context",
     r"exceed.{0,40}maximum (input|prompt|context)",
     r"413.{0,40}too large",
     r"context (size|length|window).{0,40}(too large|too long|exceeded)",
