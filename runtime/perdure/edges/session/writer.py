@@ -1,7 +1,7 @@
 """`LocalSessionFile`: the only code that writes a session file or says "acknowledged".
 
-The rule, which needs no clock: name leads to my inode, size as I left it → one unbuffered `write()` →
-the name still leads to my inode and the grant is still valid → only then an `Ack`. The look before alone
+The rule, which needs no clock: grant valid, my inode as long as I left it → one unbuffered `write()` →
+the name still leads to that inode and the grant is still valid → only then an `Ack`. A look before alone
 lost 52 of 934,534 acknowledged lines to a paused owner, the look after it none of 1,001,165.
 """
 
@@ -99,13 +99,11 @@ class LocalSessionFile:
             fd = self._open()
             if self._cut is not None:
                 self._cut_again(fd, *self._cut)
-            status = os.stat(self._name)
+            status = os.fstat(fd)  # its name is looked at after the write: that alone decides (saves 2 µs)
         except FileNotFoundError:
             raise self._fence("the file is gone") from None
         except OSError as error:
             raise self._failed(error) from None
-        if status.st_ino != self._inode:
-            raise self._fence("another owner took it over")
         if status.st_size < self._size or (not grown and self._changed(status)):
             raise ForeignWrite(self._path, self._size, status.st_size)
         self._mtime = None  # looked at on the first append after opening only: it costs nothing then
@@ -200,6 +198,8 @@ class LocalSessionFile:
         own_tail = self._size - staged.base
         try:
             fd = self._ready(grown=True)
+            if os.stat(self._name).st_ino != self._inode:
+                raise self._fence("another owner took it over")
             done = swap.commit(self._path, fd, staged, sync=self._sync)
         except PerdureError:
             Path(staged.temp).unlink(missing_ok=True)
