@@ -94,7 +94,7 @@ class Graph:
         """Where the leaf stood just before the line at `at`: what the lost entry most likely followed."""
         passed: list[int] = []
         seen: set[int] = set()
-        place: int | None = at - 1 if at else None
+        place = self._line_before(at)
         while place is not None and place not in seen and self.nodes[place].off_chain:
             if place in self._landing:
                 place = self._landing[place]
@@ -112,7 +112,10 @@ class Graph:
         parent = self.nodes[at].parent
         if not parent:
             return None
-        return self.by_id.get(parent, at - 1 if at else None)
+        return self.by_id[parent] if parent in self.by_id else self._line_before(at)
+
+    def _line_before(self, at: int) -> int | None:
+        return self.by_id[self.nodes[at - 1].id] if at else None
 
     def leaf(self) -> tuple[int | None, tuple[Hole, ...]]:
         """The last line, trailing entries of ours skipped to their parent."""

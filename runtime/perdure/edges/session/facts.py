@@ -65,7 +65,8 @@ class Checkpoint(Record):
     """What the tail of the file can't tell. Written with every compaction and before long sleeps.
 
     `ranges` are byte ranges `(start, end)` that hold the live path: hints, verified by id on arrival.
-    `kept` is the first kept entry of the latest compaction, `None` where nothing is kept.
+    `kept` is the first kept entry of the latest compaction; `None` where nothing is kept (believed only
+    if the first range begins with that compaction's line).
     `prev` is the previous compaction's id; of a checkpoint that is no compaction's, the latest one's.
     `compactions` counts the one that carries it. `covered_bytes` lie in the file but are covered.
     `session` is the header's id: a copied file has no part in `pending` and `recent`.
@@ -107,8 +108,8 @@ class Opened(Record):
     one, then the messages. `resumed` lists entries for which an interrupted turn was already resumed,
     as `(entry, epoch)`. `unread`: the view is far beyond the window and its older part was not read.
     A hole is visible in `items`: a `Custom` of kind `perdure.gap` with no entry stands where it is.
-    `searched` is false where the part before the view was not searched yet for settings, name and
-    letters (a file without a checkpoint of ours): `tail.search` completes it.
+    `unsearched`: so many bytes before what was read were not searched yet for settings, name and
+    letters (a file without a checkpoint of ours): `tail.search_older` completes it.
     """
 
     path: str
@@ -137,4 +138,9 @@ class Opened(Record):
     unread: bool = False
     torn: bool = False
     parent_session: str | None = None
-    searched: bool = True
+    unsearched: int = 0
+
+    @property
+    def searched(self) -> bool:
+        """Whether all facts of the file are known."""
+        return not self.unsearched

@@ -106,21 +106,22 @@ class Loaded:
 
     # --- waking -----------------------------------------------------------------------------------
 
-    def opened(self, leaf: str | None = None) -> Opened:
-        """What waking yields, for the file's own leaf or another."""
+    def opened(self, leaf: str | None = None, *, decode: bool = True) -> Opened:
+        """What waking yields, for the file's own leaf or another; `decode` false leaves `items` empty."""
         with reading(self.path) as file:
             self._fd = file.fd
             try:
-                return self._opened(self.view(leaf))
+                return self._opened(self.view(leaf), decode)
             finally:
                 self._fd = -1
 
-    def _opened(self, view: View) -> Opened:
+    def _opened(self, view: View, decode: bool) -> Opened:
         branch = [self.nodes[at] for at in view.path]
         compaction = None if view.compaction is None else branch[view.compaction]
         sight = Sight(view.leaf, branch, view.first, compaction, view.holes)
         found = settings_of(reversed(branch), self.raw)
-        return opened(self.file, self.header, sight, self.known(), found, self.raw, torn=self.torn)
+        known = self.known()
+        return opened(self.file, self.header, sight, known, found, self.raw, torn=self.torn, decode=decode)
 
     def known(self) -> Known:
         """The newest checkpoint and all facts after it."""

@@ -39,7 +39,8 @@ def opened(
     *,
     torn: bool,
     unread: bool = False,
-    searched: bool = True,
+    unsearched: int = 0,
+    decode: bool = True,
 ) -> Opened:
     """The record a host wakes a session from."""
     shown = sight.branch[sight.first :]
@@ -55,7 +56,7 @@ def opened(
         inode=file.inode,
         leaf=sight.leaf,
         entries=path_entries(shown),
-        items=items_of(shown, sight.compaction, sight.holes, read),
+        items=items_of(shown, sight.compaction, sight.holes, read) if decode else (),
         compaction=None if sight.compaction is None else sight.compaction.id,
         settings=found.over(base.settings if speaks else Settings(engine=base.settings.engine)),
         name=known.name,
@@ -73,5 +74,5 @@ def opened(
         unread=unread,
         torn=torn,
         parent_session=header.parent_session,
-        searched=searched,
+        unsearched=unsearched,
     )

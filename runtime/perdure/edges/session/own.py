@@ -63,6 +63,10 @@ class _Pending(Struct, gc=False):
     letter: _Letter
 
 
+class _Waiting(Struct, gc=False):
+    pending: list[_Pending] = []
+
+
 class _Resume(Struct, gc=False):
     entry: str
     epoch: int = 0
@@ -125,15 +129,19 @@ def proof_of(entry: WireEntry) -> bytes:
     return b"" if owned is None else bytes(owned.proof)
 
 
+# A checkpoint without its letters: content blocks stand there in the format's shape, not in that of records.
+_PLAIN: Final = [field for field in msgspec.structs.fields(Checkpoint) if field.name != "pending"]
+_Plain: Final = msgspec.defstruct(
+    "_Plain", [(field.name, field.type, field.default) for field in _PLAIN], gc=False
+)
+
+
 def _checkpoint(raw: Raw) -> Checkpoint | None:
-    fields = _read(raw, dict[str, Raw])
-    if fields is None:
+    plain, waiting = _read(raw, _Plain), _read(raw, _Waiting)
+    if plain is None or waiting is None:
         return None
-    waiting = _read(fields.pop("pending", Raw(b"[]")), list[_Pending]) or []
-    rest = _read(msgspec.json.encode(fields), Checkpoint)
-    if rest is None:
-        return None
-    return msgspec.structs.replace(rest, pending=tuple(Pending(p.entry, _letter(p.letter)) for p in waiting))
+    pending = tuple(Pending(p.entry, _letter(p.letter)) for p in waiting.pending)
+    return Checkpoint(**{field.name: getattr(plain, field.name) for field in _PLAIN}, pending=pending)
 
 
 def _letter(wire: _Letter) -> Letter:

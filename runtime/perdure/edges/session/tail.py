@@ -11,22 +11,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from perdure.context.dag import COMPACTION
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import File, Header, read_header, reading
-from perdure.edges.session.load import load
+from perdure.edges.session.heads import heads
+from perdure.edges.session.load import Loaded, load
 from perdure.edges.session.opened import on_branch, opened
-from perdure.edges.session.scan import LARGEST_BLOCK, read
+from perdure.edges.session.scan import LARGEST_BLOCK, backward, forward, read
 from perdure.edges.session.view import settings_of
 from perdure.edges.session.walk import Walk
 
-_HIDDEN: Final = (
-    b'"perdure',
-    b'"thinking_level_change"',
-    b'"model_change"',
-    b'"session_info"',
-    b'"compaction"',
-)
-_OVERLAP: Final = max(map(len, _HIDDEN)) - 1
+_COMPACTION: Final = b'"compaction"'
+_OVERLAP: Final = 32  # longer than any pattern that is searched for
 
 
 def open_session(
@@ -67,7 +63,8 @@ def _opened(file: File, header: Header, walk: Walk) -> Opened:
     sight, known = walk.sight(), walk.known(header.id)
     found = settings_of(walk.path, walk.body)
     speaks = known.at >= 0 and on_branch(known.checkpoint, known.at, sight.branch)
-    searched = walk.start_reached or (known.at >= 0 and (speaks or found.complete))
+    settled = found.complete or speaks or walk.rooted
+    read_all = walk.start_reached or known.at >= 0
     return opened(
         file,
         header,
@@ -77,7 +74,7 @@ def _opened(file: File, header: Header, walk: Walk) -> Opened:
         walk.body,
         torn=walk.torn,
         unread=walk.unread,
-        searched=searched,
+        unsearched=0 if settled and read_all else file.size if read_all else walk.read_to,
     )
 
 
@@ -92,32 +89,49 @@ def search_older(found: Opened) -> Opened:
     with reading(found.path) as file:
         if file.inode != found.inode or file.size < found.size:
             return load(found.path).opened()
-        begin = found.entries[0].start if found.entries else found.size
-        if not _hides(file.fd, begin):
-            return replace(found, searched=True)
-    whole = load(found.path)
-    branch = whole.branch()
-    known = whole.known()
-    settings = settings_of(reversed(branch), whole.raw)
-    speaks = on_branch(known.checkpoint, known.at, branch)
-    return replace(
-        found,
-        settings=settings.over(known.checkpoint.settings if speaks else found.settings),
-        name=known.name,
-        epoch=known.epoch,
-        pending=known.pending,
-        recent=known.recent,
-        decisions=known.decisions,
-        compactions=known.compactions,
-        resumed=tuple(known.resumed),
-        searched=True,
-    )
+        if found.unsearched >= found.size:  # only the branch before the view can tell the settings
+            return _with_facts_of(found, load(found.path))
+        hidden, compactions = _before(file.fd, found.unsearched, _facts_wanted(found))
+    if not hidden:
+        return replace(found, compactions=found.compactions + compactions, unsearched=0)
+    return _with_facts_of(found, load(found.path))
 
 
-def _hides(fd: int, end: int) -> bool:
-    """Whether the bytes before `end` may hold a fact that the tail doesn't know."""
+def _facts_wanted(found: Opened) -> tuple[bytes, ...]:
+    """What lines hold that could say something the tail doesn't: ours always, settings if unknown."""
+    wanted = [b'"perdure']
+    if not any(entry.type == "thinking_level_change" for entry in found.entries):
+        wanted.append(b'"thinking_level_change"')
+    if found.settings.provider is None:
+        wanted += [b'"model_change"', b'"assistant"']
+    if found.name is None:
+        wanted.append(b'"session_info"')
+    return tuple(wanted)
+
+
+def _with_facts_of(found: Opened, whole: Loaded) -> Opened:
+    """All facts of the whole file; the view as it was found (`unread`: its older part stays away)."""
+    facts = whole.opened(decode=False)
+    return replace(facts, items=found.items, entries=found.entries, unread=found.unread)
+
+
+def _before(fd: int, end: int, wanted: tuple[bytes, ...]) -> tuple[bool, int]:
+    """Whether the lines before `end` hold a wanted pattern, and how many compactions stand there."""
+    compactions = 0
     for at in range(0, end, LARGEST_BLOCK):
         block = read(fd, min(LARGEST_BLOCK + _OVERLAP, end - at), at)
-        if any(pattern in block for pattern in _HIDDEN):
-            return True
-    return False
+        if any(pattern in block for pattern in wanted):
+            return True, 0
+        place = block.find(_COMPACTION, 0)
+        while 0 <= place < LARGEST_BLOCK:
+            compactions += _is_compaction(fd, at + place, end)
+            place = block.find(_COMPACTION, place + 1)
+    return False, compactions
+
+
+def _is_compaction(fd: int, at: int, end: int) -> bool:
+    """Whether the line around an offset is a compaction (another entry may hold the same text)."""
+    line = next(backward(fd, at), None)
+    begin = at if line is None else line.start
+    row = next(forward(fd, begin, end))
+    return any(node.type == COMPACTION for node in heads(row)[0])

@@ -35,7 +35,9 @@ class Walk:
         self.compaction: Node | None = None
         self.checkpoint: Checkpoint | None = None
         self.checkpoint_end = -1
+        self.read_to = file.size  # nothing before this offset was read
         self.done = self.torn = self.unread = self.own_lines = self.start_reached = self.jumped = False
+        self.rooted = False  # the branch was followed to its root
         self._facts: list[tuple[Node, bytes]] = []  # after the checkpoint, last first
         self._bodies: dict[int, bytes] = {}
         self._skipped: dict[str, Node] = {}
@@ -55,6 +57,7 @@ class Walk:
         first = True
         while (line := next(lines, None)) is not None:
             self._line(line, first)
+            self.read_to = line.start
             first = False
             self.start_reached = line.start <= self.low and not self.jumped
             if self.done and (self.checkpoint is not None or not self.own_lines):
@@ -67,7 +70,7 @@ class Walk:
                     lines = backward(self.file.fd, end)
         self.start_reached = not self.jumped
         if not self._begun:
-            self.done = True
+            self.done = self.rooted = True
         return self.done and self._sound()
 
     def body(self, node: Node) -> bytes:
@@ -168,12 +171,17 @@ class Walk:
         self._want = parent
         seen = self._visited if self._on_branch else self._passed
         if not parent or parent in seen:
-            self.done = True
+            self.done = self.rooted = True
 
     def _nothing_kept(self, compaction: Node) -> bool:
-        """Whether the newest checkpoint already found that this compaction's anchor is nowhere."""
+        """Whether the newest checkpoint already found that this compaction's anchor is nowhere.
+
+        Believed only where its view began with the compaction's own line, at the same place as now.
+        """
         known = self.checkpoint
-        return known is not None and known.kept is None and known.prev == compaction.id
+        if known is None or known.kept is not None or known.prev != compaction.id:
+            return False
+        return min((start for start, _ in known.ranges), default=-1) == compaction.start
 
     def _jump(self, at: int) -> int:
         """The end of the next live range below `at`, `_READ_ON` if it is right here, or `_USED_UP`."""
