@@ -148,6 +148,26 @@ async def test_a_prompt_over_the_window_is_refused_with_both_numbers() -> None:
     assert "prompt is too long: 2" in str(error)
 
 
+async def test_an_answer_ends_where_the_window_does() -> None:
+    small = msgspec.structs.replace(INFO, window=20)
+    found = await answer(
+        model(ScriptedReply((Text("one two three " * 20), call("read"))), small), request(None, small)
+    )
+    assert found.message.stop == "length"
+    assert found.message.usage == Usage(
+        8, 12, 0, 0, found.message.usage.cost_usd if found.message.usage else 0
+    )
+    assert found.message.content == (Text("one two three " * 3 + "one two three"),)
+
+
+async def test_an_older_model_counts_the_answer_it_was_asked_for() -> None:
+    old = ModelInfo("anthropic", "claude-opus-4-20250514", window=1000, thinking="enabled")
+    asked = request(body(model=old.id, max_tokens=995), old)
+    error = await failure(model(say("x"), old), asked)
+    assert error.kind == "overflow"
+    assert "`max_tokens` exceed context limit: 8 + 995 > 1000" in str(error)
+
+
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{", b"\xff", b'{"model": "\\ud83d"}'])
 async def test_a_body_that_is_no_json_object_is_refused(raw: bytes) -> None:
     assert (await failure(model(say("x")), Request(raw, INFO))).kind == "invalid"

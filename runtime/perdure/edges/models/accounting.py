@@ -17,7 +17,7 @@ import msgspec
 from perdure.edges.models.rules.images import decode_head, size_of
 from perdure.edges.models.rules.refusal import Json
 from perdure.edges.models.tokenizer import TOKENIZER, Tokenizer
-from perdure.records import ModelInfo, Record, Usage
+from perdure.records import Block, ModelInfo, Record, Text, Thinking, ToolCall, Usage
 
 LOOK_BACK = 20  # positions looked at per mark, its own first
 LIFE = {"5m": 300.0, "1h": 3600.0}
@@ -85,6 +85,22 @@ class Accounting:
     def text(self, text: str) -> int:
         """Tokens of an answer's text."""
         return self._tokenizer.count(text)
+
+    def cut(self, blocks: tuple[Block, ...], room: int) -> tuple[Block, ...]:
+        """What of an answer is written before `room` tokens are used up: text is cut, other blocks end it."""
+        kept: list[Block] = []
+        for block in blocks:
+            size = self.text(written(block))
+            if size > room:
+                kept += (
+                    [Text(self._tokenizer.cut(block.text, room))]
+                    if isinstance(block, Text) and room > 0
+                    else []
+                )
+                break
+            kept.append(block)
+            room -= size
+        return tuple(kept)
 
     def count(self, body: Json) -> int:
         """What `count_tokens` answers: the sum of the three input fields of the same body's usage."""
@@ -173,6 +189,15 @@ class Accounting:
         if isinstance(content, str):
             return self._tokenizer.count(content)
         return sum(self._tokens(block) for block in content)
+
+
+def written(block: Block) -> str:
+    """The text that a block cost the model to write."""
+    if isinstance(block, Text):
+        return block.text
+    if isinstance(block, Thinking):
+        return block.thinking
+    return f"{block.name} {block.arguments.decode('utf-8', 'replace')}" if isinstance(block, ToolCall) else ""
 
 
 def image_tokens(block: Json) -> int:

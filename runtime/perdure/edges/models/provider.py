@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import msgspec
 
 from perdure.contracts import Request
-from perdure.edges.models.accounting import Accounting, Plan
+from perdure.edges.models.accounting import Accounting, Plan, written
 from perdure.edges.models.issued import Issued
 from perdure.edges.models.reply import REFUSALS, ScriptedReply, Source
-from perdure.edges.models.rules.refusal import Json, Refused, invalid, too_long
+from perdure.edges.models.rules.refusal import Json, Refused, check_room, invalid
 from perdure.edges.models.strict import validate
-from perdure.records import Block, ModelInfo, Record, Text, Thinking, ToolCall, Usage
+from perdure.records import Block, ModelInfo, Record, Thinking, ToolCall, Usage
 
 
 class Pace(Protocol):
@@ -45,7 +45,11 @@ class Decided(Record):
 
 
 class Provider:
-    """One scripted provider. `accounting` None counts nothing and knows no window."""
+    """One scripted provider. `accounting` None counts nothing and knows no window.
+
+    An answer ends where the window does, with stop "length"; `max_tokens` doesn't cut it, because scripts
+    made from recordings were counted by another tokenizer.
+    """
 
     def __init__(
         self,
@@ -74,8 +78,7 @@ class Provider:
         if self.accounting is None:
             return Plan(0)
         plan = self.accounting.plan(body, self.info, self.clock.now())
-        if plan.tokens > self.info.window:
-            too_long(plan.tokens, self.info.window)
+        check_room(plan.tokens, body.get("max_tokens", 0), self.info)
         return plan
 
     async def decide(self, body: Json, plan: Plan, request: Request) -> Decided:
@@ -84,8 +87,14 @@ class Provider:
         reply = await found if isawaitable(found) else found
         blocks = tuple(_named(block, n, request.body) for n, block in enumerate(reply.blocks))
         await self.clock.sleep(reply.latency)
-        count = self.accounting.text if self.accounting is not None else len
-        return Decided(reply, blocks, plan, max(1, sum(count(written(block)) for block in blocks)))
+        if self.accounting is None:
+            return Decided(reply, blocks, plan, 1)
+        output = sum(self.accounting.text(written(block)) for block in blocks)
+        room = max(1, self.info.window - plan.tokens)
+        if output > room and reply.fault == "none":
+            blocks, output = self.accounting.cut(blocks, room), room
+            reply = msgspec.structs.replace(reply, stop="length")
+        return Decided(reply, blocks, plan, max(1, output))
 
     def failure(self, decided: Decided) -> Refused | None:
         """The error that a fault sends before the first token, in the provider's wording."""
@@ -112,15 +121,6 @@ def decode(body: bytes) -> Json:
     if not isinstance(value, dict):
         invalid("The request body is not valid JSON: an object is expected")
     return value
-
-
-def written(block: Block) -> str:
-    """The text that a block cost the model to write."""
-    if isinstance(block, Text):
-        return block.text
-    if isinstance(block, Thinking):
-        return block.thinking
-    return f"{block.name} {block.arguments.decode('utf-8', 'replace')}" if isinstance(block, ToolCall) else ""
 
 
 def _named(block: Block, n: int, body: bytes) -> Block:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NoReturn, TypeAlias
+
+from perdure.records import ModelInfo
 
 Json: TypeAlias = dict[str, Any]
 
@@ -25,6 +28,18 @@ def invalid(message: str) -> NoReturn:
     raise Refused(400, "invalid_request_error", message)
 
 
-def too_long(tokens: int, window: int) -> NoReturn:
-    """Refuse a prompt over the window, in the wording recorded from the provider."""
-    invalid(f"prompt is too long: {tokens} tokens > {window} maximum")
+OLDER = re.compile(r"claude-3|claude-(opus|sonnet)-4(-0|-1|-\d{8}|-1-\d{8})?\Z")
+
+
+def check_room(tokens: int, wanted: int, model: ModelInfo) -> None:
+    """Refuse a prompt over the window, in the recorded wording; for older models, its answer counts too.
+
+    Newer ones (Claude 4.5 on) take any `max_tokens` and stop where the window ends.
+    """
+    if tokens > model.window:
+        invalid(f"prompt is too long: {tokens} tokens > {model.window} maximum")
+    if model.provider == "anthropic" and OLDER.match(model.id) and tokens + wanted > model.window:
+        invalid(
+            f"input length and `max_tokens` exceed context limit: {tokens} + {wanted} > {model.window}, "
+            "decrease input length or `max_tokens` and try again"
+        )
