@@ -52,22 +52,27 @@ def test_a_stray_cancellation_fails_its_own_job_and_the_host_lives(
 def test_a_task_that_a_library_cancels_natively_is_a_fault_and_its_pooled_task_stays_usable(
     loop: Backend,
 ) -> None:
+    hit: list[asyncio.Task[object]] = []
+
     async def main(kernel: Kernel) -> list[Outcome]:
         async def struck() -> None:
             task = asyncio.current_task()
             assert task is not None
+            hit.append(task)
             task.cancel()
             await anyio.sleep(1)
 
-        async def after() -> int:
+        async def after() -> tuple[bool, int]:
             await anyio.lowlevel.checkpoint()
-            return 1
+            task = asyncio.current_task()
+            assert task is not None
+            return task is hit[0], task.cancelling()
 
         return [*await kernel.gather("a", struck), *await kernel.gather("b", after)]
 
     struck, after = run_real(loop, main)
     assert isinstance(struck, Failed)
-    assert after == Returned(1)
+    assert after == Returned((True, 0)), "the same task, with no request left over"
 
 
 @each_loop
