@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from perdure.context.compaction.redact import redact
 from perdure.context.compaction.serialize import call_line
-from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE
+from perdure.context.graphemes import cut_after, cut_before
+from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE, TAIL_SHARE
 from perdure.context.results import text_of
-from perdure.context.shorten import plan_cut
+from perdure.context.tails import has_important_tail
 from perdure.context.tokens import Estimator
 from perdure.records import Assistant, Bash, Custom, Item, Items, Text, ToolCall, ToolResult, User
 
@@ -97,8 +98,10 @@ def clip(text: str, chars: int) -> str:
     line = " ".join(text.split())
     if len(line) <= chars:
         return line
-    cut = plan_cut(line, chars - len(ELLIPSIS))
-    return f"{line[: cut.head]}{ELLIPSIS}{line[len(line) - cut.tail :] if cut.tail else ''}".rstrip()
+    budget = max(0, chars - len(ELLIPSIS))
+    tail = int(budget * TAIL_SHARE) if has_important_tail(line) else 0
+    end = line[cut_after(line, len(line) - tail) :] if tail else ""
+    return f"{line[: cut_before(line, budget - tail)]}{ELLIPSIS}{end}".rstrip()
 
 
 def _said(item: Item) -> str:

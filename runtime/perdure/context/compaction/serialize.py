@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from perdure.context.compaction.redact import redact
 from perdure.context.numbers import SERIALISED_RESULT_CHARS
 from perdure.context.results import images_of, text_of
@@ -103,9 +105,13 @@ def _assistant(message: Assistant) -> Iterator[str]:
 
 
 def call_line(call: ToolCall) -> str:
-    """`name(arguments)`, the arguments as the JSON that was sent."""
-    arguments = call.arguments.decode("utf-8", "replace")
-    return f"{call.name}({'' if arguments in ('{}', 'null') else arguments})"
+    """`name(key=<json>, …)`; arguments that are no object stand as they were sent."""
+    try:
+        given = msgspec.json.decode(call.arguments, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return f"{call.name}({call.arguments.decode('utf-8', 'replace')})"
+    pairs = (f"{key}={bytes(value).decode('utf-8', 'replace')}" for key, value in given.items())
+    return f"{call.name}({', '.join(pairs)})"
 
 
 def _result(message: ToolResult, entry: str) -> str:
