@@ -106,8 +106,10 @@ class Loopback:
 
     async def _stream(self, wire: Wire, whole: Json, reply: ScriptedReply) -> bool:
         told = list(sse.events(whole, reply))
-        if reply.fault == "cut":
+        if reply.fault in ("cut", "overloaded_midway"):
             told = told[: len(told) // 2]
+        if reply.fault == "overloaded_midway":
+            told.append({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
         await wire.begin(200, {"content-type": "text/event-stream; charset=utf-8"})
         for event in told:
             await wire.send(sse.encode(event))

@@ -175,9 +175,9 @@ def test_results_and_calls_are_counted_with_their_contents() -> None:
 @pytest.mark.parametrize("unit", ["a", " ", "ab", "的", "\n", "0", "!", "😀", "\ud83d", "é́"])
 def test_hostile_repetition_is_counted_in_linear_time(unit: str) -> None:
     TOKENIZER.count("warm")
-    start = time.perf_counter()
+    start = time.process_time()
     assert TOKENIZER.count(unit * (600_000 // len(unit))) > 0
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 @given(st.text(max_size=40).map(lambda s: s * 400))
@@ -199,6 +199,6 @@ def test_a_large_history_is_planned_in_a_fraction_of_a_second() -> None:
     turns = [m for n in range(5000) for m in (assistant(use(f"t{n}", path=f"{n}.md")), user(result(f"t{n}")))]
     data = body(user("go"), *turns, user(marked("now")), tools=[tool()])
     ask(books, data)
-    start = time.perf_counter()
+    start = time.process_time()
     ask(books, data)
-    assert time.perf_counter() - start < 0.6
+    assert time.process_time() - start < 0.6

@@ -116,6 +116,7 @@ async def test_thinking_keeps_its_signature_and_goes_back_as_it_was() -> None:
         ("billing", "billing", 400, None),
         ("auth", "auth", 401, None),
         ("cut", "cut", None, None),
+        ("overloaded_midway", "overloaded", None, None),
         ("empty", "empty", None, None),
     ],
 )

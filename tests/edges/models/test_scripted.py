@@ -82,6 +82,7 @@ async def test_thinking_and_calls_are_announced_in_order() -> None:
         ("auth", "auth", 401),
         ("billing", "billing", 400),
         ("cut", "cut", None),
+        ("overloaded_midway", "overloaded", None),
         ("empty", "empty", None),
     ],
 )

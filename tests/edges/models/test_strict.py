@@ -256,6 +256,6 @@ def test_ten_thousand_messages_are_checked_in_some_tens_of_milliseconds() -> Non
 
 
 def _timed(data: dict[str, Any]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     validate(data, model=INFO)
-    return time.perf_counter() - start
+    return time.process_time() - start

@@ -11,8 +11,8 @@ from perdure.contracts import Request
 from perdure.records import Block, Record, Stop, Text, ToolCall, Usage
 
 Fault: TypeAlias = Literal[
-    "none", "rate_limit", "overloaded", "server", "overflow", "cut", "stall", "malformed_arguments",
-    "empty", "refusal", "auth", "billing",
+    "none", "rate_limit", "overloaded", "overloaded_midway", "server", "overflow", "cut", "stall",
+    "malformed_arguments", "empty", "refusal", "auth", "billing",
 ]  # fmt: skip
 
 
@@ -22,6 +22,7 @@ class ScriptedReply(Record):
     `stop` None: "toolUse" where blocks hold a call, else "stop". `latency` is seconds before the first
     token, `chunks` into how many pieces each text is streamed, `pace` seconds between two pieces.
     `usage` replaces the counted one. Calls without an id and thinking without a signature are given one.
+    "cut" and "overloaded_midway" come after half of the answer: a lost connection, an error event.
     `malformed` is the raw text that fault "malformed_arguments" streams instead of a call's arguments;
     `retry_after` goes with "rate_limit" and "overloaded" (seconds).
     """

@@ -20,10 +20,16 @@ from perdure.edges.models.partial import read_arguments
 from perdure.edges.models.provider import Decided, Pace, Provider
 from perdure.edges.models.reply import ScriptedReply, Source, split
 from perdure.edges.models.rules.refusal import Refused
-from perdure.errors import ModelError
+from perdure.errors import ModelError, ModelErrorKind
 from perdure.records import Assistant, Block, ModelInfo, Text, Thinking, ToolCall
 
 __all__ = ["Pace", "PromptDigests", "ScriptedModel", "ScriptedReply", "Source"]
+
+
+MIDWAY: dict[str, tuple[ModelErrorKind, str]] = {
+    "cut": ("cut", "the answer broke off: the stream ended before its last event"),
+    "overloaded_midway": ("overloaded", "overloaded_error: Overloaded"),
+}
 
 
 class ScriptedModel:
@@ -84,14 +90,14 @@ class ScriptedModel:
             raise _error(failed, reply.retry_after)
         self._provider.begin(decided)
         events = [event for block in decided.blocks for event in deltas(block, reply.chunks)]
-        if reply.fault == "cut":
+        if reply.fault in MIDWAY:
             events = events[: len(events) // 2]
         for n, event in enumerate(events):
             if n and reply.pace:
                 await self._clock.sleep(reply.pace)
             yield event
-        if reply.fault == "cut":
-            raise ModelError("cut", "the answer broke off: the stream ended before its last event")
+        if reply.fault in MIDWAY:
+            raise ModelError(*MIDWAY[reply.fault])
         if reply.fault == "empty" or (not decided.blocks and reply.fault == "none"):
             raise ModelError("empty", "the model returned an empty answer")
         yield self._answer(decided)
