@@ -34,7 +34,8 @@ command = "files-server"
 args = ["--root", "."]
 env = { B = "2", A = "1" }
 [guard]
-total = 1
+total = 0.5
+overflow = 1
 """
 
 
@@ -51,7 +52,7 @@ def test_a_file_becomes_settings_and_camel_case_is_accepted(tmp_path: Path) -> N
     assert settings.channels == (ChannelSettings("telegram", 20, None, (DirectSettings("123", 5),)),)
     assert settings.tools.exec.allow == ("git status",)
     assert settings.mcp[0].env == (("A", "1"), ("B", "2"))
-    assert settings.guard.total == 1.0
+    assert settings.guard.overflow == 1.0
 
 
 def test_a_flag_beats_the_environment_beats_the_file_beats_the_default(tmp_path: Path) -> None:
@@ -117,6 +118,23 @@ def test_what_is_wrong_is_named_with_file_key_and_what_is_accepted(
         load(path, environ={})
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[guard]\ntotal = 0.95", "guard.total"),
+        ("[pruning]\nsoft_trim_ratio = 0.6", "pruning.soft_trim_ratio"),
+        ("[tools.exec]\ntimeout_seconds = 9000", "tools.exec.timeout_seconds"),
+        ("[mcp.x]\nargs = ['a']", "mcp.x"),
+        ("[mcp.x]\ncommand = 'a'\nurl = 'b'", "mcp.x"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_found(tmp_path: Path, text: str, key: str) -> None:
+    path = write(tmp_path, text)
+    assert [finding.key for finding in check(path)] == [key]
+    with pytest.raises(ConfigError, match=key):
+        load(path, environ={})
 
 
 def test_every_finding_is_listed_not_only_the_first(tmp_path: Path) -> None:

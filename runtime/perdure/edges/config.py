@@ -46,6 +46,7 @@ def load(
         (_nested(flags or {}), "a flag"),
     ]
     settings, findings = build(Settings, layers)
+    findings = findings or contradictions(settings, origin)
     if findings:
         more = f" (and {len(findings) - 1} more: `perdure config check`)" if len(findings) > 1 else ""
         raise ConfigError(f"{findings[0]}{more}")
@@ -58,7 +59,32 @@ def check(path: str | Path) -> list[Finding]:
         table = _read(Path(path))
     except ConfigError as error:
         return [Finding(str(path), "", str(error).removeprefix(f"{path}: "))]
-    return build(Settings, [(table, str(path))])[1]
+    settings, findings = build(Settings, [(table, str(path))])
+    return findings or contradictions(settings, str(path))
+
+
+def contradictions(settings: Settings, source: str) -> list[Finding]:
+    """Settings that are fine by themselves and can't hold together."""
+    guard, pruning, run = settings.guard, settings.pruning, settings.tools.exec
+    wrong = [
+        (guard.total > guard.overflow, "guard.total", "above guard.overflow", "at most guard.overflow"),
+        (
+            pruning.soft_trim_ratio > pruning.hard_clear_ratio,
+            "pruning.soft_trim_ratio",
+            "above pruning.hard_clear_ratio",
+            "at most pruning.hard_clear_ratio",
+        ),
+        (
+            run.timeout_seconds > run.max_timeout_seconds,
+            "tools.exec.timeout_seconds",
+            "above tools.exec.max_timeout_seconds",
+            "at most tools.exec.max_timeout_seconds",
+        ),
+    ]
+    for server in settings.mcp:
+        one = bool(server.command) != bool(server.url)
+        wrong.append((not one, f"mcp.{server.name}", "neither or both of command and url", "one of them"))
+    return [Finding(source, key, problem, accepted) for bad, key, problem, accepted in wrong if bad]
 
 
 def _find(path: str | Path | None, state: str | Path | None, environ: Mapping[str, str]) -> Path | None:

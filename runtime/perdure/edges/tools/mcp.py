@@ -75,7 +75,7 @@ class McpServer:
             return failure(f"The MCP server {self.name!r} is not reachable ({self.problem or 'no answer'}).")
         try:
             with anyio.fail_after(self.settings.timeout_seconds):
-                return output_of(await client.call_tool(tool, dict(arguments)))
+                answer = await client.call_tool(tool, dict(arguments))
         except TimeoutError:
             seconds = self.settings.timeout_seconds
             return failure(
@@ -83,6 +83,10 @@ class McpServer:
             )
         except Exception as error:
             return self._failed(client, tool, error)
+        try:
+            return output_of(answer)
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            return failure(f"{tool} of the MCP server {self.name!r} gave an unusable result: {reason(error)}")
 
     def _failed(self, client: Client, tool: str, error: Exception) -> ToolOutput:
         from mcp import MCPError
