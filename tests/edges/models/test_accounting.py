@@ -162,6 +162,7 @@ def test_memory_of_entries_and_counts_is_bounded() -> None:
     books = Accounting(counts, limit=8)
     for n in range(50):
         ask(books, body(system=[marked(f"{n} {SYSTEM}")]))
+        books.text(f"answer {n}")
     assert books.entries == 8
     assert len(counts._counts) == 10
 

@@ -25,17 +25,22 @@ WRITE_PRICE = {"5m": 1.25, "1h": 2.0}
 READ_PRICE = 0.1
 REQUEST, MESSAGE, BLOCK, TOOL = 3, 4, 0, 8  # tokens of framing
 IMAGE_TOKENS, PIXELS_PER_TOKEN = 1600, 750
+BLOCKS = 65_536  # blocks whose size is kept: about 12 MB
 ENTRIES = 131_072  # cache entries kept: four marks each of 30,000 sessions
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Part(Record):
-    """One block of the prompt: its bytes without the mark, its tokens, and the mark's life if any."""
+    """One block of the prompt: digest of its bytes without the mark, tokens, the mark's life if any.
 
-    raw: bytes
+    `role` stands on the first block of a message.
+    """
+
+    digest: bytes
     tokens: int
     life: str = ""
+    role: str = ""
 
 
 class Entry(Record):
@@ -76,6 +81,7 @@ class Accounting:
         self._tokenizer = tokenizer
         self._limit = limit
         self._cache: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
+        self._sizes: OrderedDict[bytes, int] = OrderedDict()  # tokens of blocks, by digest
 
     @property
     def entries(self) -> int:
@@ -158,17 +164,24 @@ class Accounting:
             for m, block in enumerate(blocks):
                 part = self._part(block, BLOCK if m else MESSAGE, role if m == 0 else "")
                 if n == last and m == len(blocks) - 1 and body.get("cache_control") and not part.life:
-                    part = Part(part.raw, part.tokens, body["cache_control"].get("ttl", "5m"))
+                    part = Part(part.digest, part.tokens, body["cache_control"].get("ttl", "5m"), part.role)
                 yield part
 
     def _part(self, block: Json, framing: int, role: str = "") -> Part:
         mark = block.get("cache_control")
         bare = {k: v for k, v in block.items() if k != "cache_control"} if mark else block
-        raw = role.encode() + _encode(bare)
-        return Part(raw, framing + self._tokens(bare), mark.get("ttl", "5m") if mark else "")
+        key = blake2b(_encode(bare), digest_size=16).digest()
+        size = self._sizes.get(key)
+        if size is None:
+            size = self._sizes[key] = self._tokens(bare)
+            if len(self._sizes) > BLOCKS:
+                self._sizes.popitem(last=False)
+        else:
+            self._sizes.move_to_end(key)
+        return Part(key, framing + size, mark.get("ttl", "5m") if mark else "", role)
 
     def _tokens(self, block: Json) -> int:
-        kind, count = block.get("type"), self._tokenizer.count
+        kind, count = block.get("type"), self._tokenizer.measure
         if kind == "text":
             return count(block["text"])
         if kind == "thinking":
@@ -187,7 +200,7 @@ class Accounting:
         if not content:
             return 0
         if isinstance(content, str):
-            return self._tokenizer.count(content)
+            return self._tokenizer.measure(content)
         return sum(self._tokens(block) for block in content)
 
 
@@ -214,9 +227,9 @@ def _settings(body: Json) -> bytes:
     "Images added or removed" is read as: whether there is any image at all.
     """
     pictured = any(
-        isinstance(block, dict) and (block.get("type") == "image" or _holds_image(block))
+        block["type"] == "image" or (block["type"] == "tool_result" and _holds_image(block))
         for message in body["messages"]
-        if isinstance(message["content"], list)
+        if type(message["content"]) is list
         for block in message["content"]
     )
     return _encode([body.get("tool_choice"), body.get("thinking"), pictured])
@@ -234,11 +247,12 @@ def _digests(parts: list[Part], marks: list[int], scope: str, settings: bytes) -
     out: dict[int, bytes] = {}
     in_messages = False
     for n, part in enumerate(parts[: marks[-1] + 1]):
-        if not in_messages and part.raw[:1] != b"{":
-            in_messages = True  # the first block of a message carries its role before the bytes
-            chain.update(settings)
-        chain.update(len(part.raw).to_bytes(4, "big"))
-        chain.update(part.raw)
+        if part.role:
+            if not in_messages:
+                chain.update(settings)
+            in_messages = True
+            chain.update(part.role.encode())
+        chain.update(part.digest)
         if n in wanted:
             out[n] = chain.digest()
     return out

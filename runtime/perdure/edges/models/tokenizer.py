@@ -40,11 +40,14 @@ class Tokenizer:
         if known is not None:
             self._counts.move_to_end(key)
             return known
-        count = sum(len(self._load().encode_ordinary(piece)) for piece in pieces(text))
-        self._counts[key] = count
+        count = self._counts[key] = self.measure(text)
         if len(self._counts) > self._remembered:
             self._counts.popitem(last=False)
         return count
+
+    def measure(self, text: str) -> int:
+        """Tokens of a text, remembering nothing."""
+        return sum(len(self._load().encode_ordinary(piece)) for piece in pieces(text)) if text else 0
 
     def cut(self, text: str, tokens: int) -> str:
         """The first `tokens` tokens of a text, never ending inside a character."""
