@@ -55,14 +55,18 @@ _REFUSED: Final = (msgspec.MsgspecError, RecursionError, UnicodeError)
 def decode_message(raw: bytes | Raw) -> Message | None:
     """The `message` field of an entry. `None`: not an object, or a role nobody knows (callers report it)."""
     try:
-        return _record(_message(raw))
+        wire = _message(raw)
+        return _record(wire, decode_content(wire.content))
     except _REFUSED:
         pass
     try:
         value = tolerant.loads(bytes(raw))
     except ValueError:
         return None
-    return _record(loosen_message(value)) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    wire = loosen_message(value)
+    return _record(wire, decode_content(wire.content))
 
 
 def decode_content(content: list[Raw] | str | None) -> tuple[Block, ...]:
@@ -140,18 +144,18 @@ def _object(raw: Raw) -> bytes:
     return tolerant.dumps({"input": value})
 
 
-def _record(wire: WireMessage) -> Message | None:
+def _record(wire: WireMessage, content: tuple[Block, ...]) -> Message | None:
     stamp = millis(wire.timestamp)
     match wire.role:
         case "user":
-            return User(decode_content(wire.content), stamp, _provenance(wire))
+            return User(content, stamp, _provenance(wire))
         case "assistant":
-            return _assistant(wire, stamp)
+            return _assistant(wire, content, stamp)
         case "toolResult":
-            return _result(wire, stamp)
+            return _result(wire, content, stamp)
         case "custom" | "hookMessage":
             display = True if wire.display is None else wire.display
-            return Custom(wire.customType or "", decode_content(wire.content), display, stamp)
+            return Custom(wire.customType or "", content, display, stamp)
         case "compactionSummary":
             return Summary(wire.summary or "", whole_number(wire.tokensBefore), stamp)
         case "branchSummary":
@@ -168,9 +172,9 @@ def _provenance(wire: WireMessage) -> Provenance | None:
     return Provenance(origin.kind, origin.sourceSessionKey, origin.sourceChannel, origin.sourceTool)
 
 
-def _assistant(wire: WireMessage, stamp: int) -> Assistant:
+def _assistant(wire: WireMessage, content: tuple[Block, ...], stamp: int) -> Assistant:
     return Assistant(
-        decode_content(wire.content),
+        content,
         _STOPS.get(wire.stopReason or "", "error" if wire.errorMessage else "stop"),
         wire.provider or "",
         wire.api or "",
@@ -181,13 +185,13 @@ def _assistant(wire: WireMessage, stamp: int) -> Assistant:
     )
 
 
-def _result(wire: WireMessage, stamp: int) -> ToolResult:
+def _result(wire: WireMessage, content: tuple[Block, ...], stamp: int) -> ToolResult:
     names = (wire.toolCallId, wire.toolUseId, wire.tool_use_id, wire.tool_call_id, wire.callId, wire.call_id)
     details = bytes(wire.details)
     return ToolResult(
         next((name for name in names if name), ""),
         wire.toolName or "",
-        decode_content(wire.content),
+        content,
         bool(wire.isError),
         details if details not in {b"", b"null"} else None,
         stamp,
@@ -293,6 +297,33 @@ def _field(name: str, value: Any) -> Any:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+class _QuickMessage(WireMessage, gc=False):
+    content: list[WireBlock] | str | None = None  # type: ignore[assignment]
+
+
+class _QuickEntry(Struct, gc=False):
+    message: _QuickMessage
+
+
+_quick: Final = msgspec.json.Decoder(_QuickEntry).decode
+_SIMPLE: Final = frozenset({"text", "thinking", "redacted_thinking"}) | CALLS
+
+
+def line_message(raw: bytes, kind: str) -> Message | None:
+    """What the record of an entry of type `kind` puts into a view: in one pass where it is well-formed."""
+    if kind == "message":
+        try:
+            wire = _quick(raw).message
+            blocks = wire.content
+            if not isinstance(blocks, list):
+                return _record(wire, decode_content(blocks))
+            if all(block.type in _SIMPLE or (block.type == "image" and block.data) for block in blocks):
+                return _record(wire, tuple([_block_record(block, b"") for block in blocks]))
+        except _REFUSED:
+            pass
+    return entry_message(decode_entry(raw))
 
 
 def entry_message(entry: WireEntry) -> Message | None:

@@ -24,6 +24,7 @@ TYPES: Final = frozenset(
         *("model_change", "thinking_level_change", "session_info"),
     }
 )
+_ABSENT: Final = Raw()
 _WITHOUT_ID: Final = frozenset(
     {"message", "compaction", "model_change", "thinking_level_change"}
 )  # version 1
@@ -42,9 +43,9 @@ class Head(Struct, gc=False):
     parentId: str | UnsetType | None = UNSET  # noqa: N815
     customType: str | None = None  # noqa: N815
     firstKeptEntryId: str | None = None  # noqa: N815
-    perdure: Raw = Raw()
-    data: Raw = Raw()
-    details: Raw = Raw()
+    perdure: Raw = _ABSENT
+    data: Raw = _ABSENT
+    details: Raw = _ABSENT
 
 
 class _Epoch(Struct, gc=False):
@@ -62,8 +63,9 @@ _details: Final = msgspec.json.Decoder(_Details).decode
 
 def heads(line: Line) -> Found:
     """All records of one line in order, and what is wrong with it. Never raises on content."""
-    if (head := _strict(line.data)) is not None and is_entry(head):
-        return [_node(head, line.start, line.end, line.number)], []
+    data = line.data
+    if (head := _strict(data)) is not None and (head.type in TYPES or is_entry(head)):
+        return [_node(head, line.start, line.start + len(data), line.number)], []
     if not line.data.strip():
         return [], []
     return _second_look(line)
@@ -130,7 +132,7 @@ def _node(head: Head, start: int, end: int, number: int) -> Node:
 def _epoch_of(head: Head) -> int:
     """The epoch a line of ours was written under, -1 for a line without facts of ours."""
     try:
-        if bytes(head.perdure):
+        if head.perdure is not _ABSENT:
             return max(0, _epoch(head.perdure).e)
         if head.type == "custom" and (head.customType or "").startswith(OWN):
             return max(0, _epoch(head.data).e)

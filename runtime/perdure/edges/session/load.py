@@ -7,6 +7,7 @@ heads, and reads a record again when it is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -75,6 +76,21 @@ class Loaded:
             for node in self.nodes:
                 yield node, read(file.fd, node.end - node.start, node.start)
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Keep the file open while many records are read."""
+        with reading(self.path) as file:
+            self._fd = file.fd
+            try:
+                yield
+            finally:
+                self._fd = -1
+
+    @property
+    def count(self) -> int:
+        """How many entries there are; lines that repeat one count once."""
+        return len(self.graph.by_id)
+
     # --- the graph --------------------------------------------------------------------------------
 
     @property
@@ -108,12 +124,8 @@ class Loaded:
 
     def opened(self, leaf: str | None = None, *, decode: bool = True) -> Opened:
         """What waking yields, for the file's own leaf or another; `decode` false leaves `items` empty."""
-        with reading(self.path) as file:
-            self._fd = file.fd
-            try:
-                return self._opened(self.view(leaf), decode)
-            finally:
-                self._fd = -1
+        with self.reading():
+            return self._opened(self.view(leaf), decode)
 
     def _opened(self, view: View, decode: bool) -> Opened:
         branch = [self.nodes[at] for at in view.path]

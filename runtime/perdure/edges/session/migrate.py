@@ -17,7 +17,8 @@ from perdure.edges.session.decode import decode_entry
 def chained(records: Sequence[Node], read: Callable[[Node], bytes]) -> list[Node]:
     """The records of a version 1 file (headers included, indexes count them) as linked entries.
 
-    An index that points forward, at a header or out of range keeps nothing, as in the reference.
+    An index that points forward, at a header or out of range keeps nothing, as in the reference; one
+    that points at the compaction itself says so on purpose.
     """
     nodes: list[Node] = []
     parent: str | None = None
@@ -41,6 +42,6 @@ def _compacts(record: Node) -> bool:
 
 
 def _kept(records: Sequence[Node], at: int, index: float | None) -> str:
-    if index is None or not 0 <= index < at or records[int(index)].type == "session":
+    if index is None or not 0 <= index <= at or records[int(index)].type == "session":
         return ""
     return derived(records[int(index)])

@@ -72,6 +72,10 @@ class _Resume(Struct, gc=False):
     epoch: int = 0
 
 
+class _Segment(Struct, gc=False):
+    segment: str
+
+
 class _Owned(Struct, gc=False):
     checkpoint: Raw = Raw()
     proof: Raw = Raw()
@@ -164,3 +168,9 @@ def resume_of(entry: WireEntry) -> tuple[str, int] | None:
     """A `perdure.resume` entry: the interrupted turn's entry, and the epoch that took it up."""
     wire = _read(entry.data, _Resume)
     return None if wire is None else (wire.entry, wire.epoch)
+
+
+def segment_of(entry: WireEntry) -> str | None:
+    """A `perdure.segment` entry: the name of the segment beside the file."""
+    wire = _read(entry.data, _Segment)
+    return None if wire is None else wire.segment

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from perdure.context.dag import COMPACTION, Hole, Node
-from perdure.edges.session.decode import decode_entry, entry_message, entry_summary
+from perdure.edges.session.decode import decode_entry, entry_summary, line_message
 from perdure.edges.session.facts import Gap, PathEntry, Settings
 from perdure.records import Assistant, Custom, Item, Items, Message, Text
 
@@ -42,7 +42,7 @@ _SPEAKING: Final = frozenset({"message", "custom_message", "branch_summary"})
 
 def message_of(node: Node, read: Read) -> Message | None:
     """What one entry puts into the view."""
-    return entry_message(decode_entry(read(node))) if node.type in _SPEAKING else None
+    return line_message(read(node), node.type) if node.type in _SPEAKING else None
 
 
 def gaps_of(holes: Iterable[Hole]) -> tuple[Gap, ...]:
