@@ -96,7 +96,7 @@ def take_over(path: Path, token: int, *, sync: bool) -> None:
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        base = _whole_lines(fd, os.fstat(fd).st_size)
+        base = whole_lines(fd, os.fstat(fd).st_size)
         staged = stage(path, fd, base, token, copier(fd, base), sync=sync)
         commit(path, fd, staged, sync=sync)
     finally:
@@ -166,7 +166,7 @@ def write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _whole_lines(fd: int, size: int) -> int:
+def whole_lines(fd: int, size: int) -> int:
     """Where the last line ends that has its newline."""
     while size > 0:
         start = max(0, size - 65536)
