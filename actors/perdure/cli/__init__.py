@@ -1,0 +1,3 @@
+"""The command line: one command a module, all with `--json`, `--help` and honest exit codes."""
+
+from perdure.cli.entry import main as main

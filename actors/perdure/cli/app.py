@@ -1,0 +1,238 @@
+"""The commands and their options; each body lives in a module of its own, imported when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Group, Parameter
+
+Json = Annotated[
+    bool, Parameter(name="--json", negative="", help="Print one JSON object.", show_default=False)
+]
+State = Annotated[
+    Path | None, Parameter(name="--state", help="State folder (default: PERDURE_HOME, else ~/.perdure).")
+]
+Window = Annotated[
+    int | None, Parameter(name="--window", help="Context window in tokens (default: the model's own).")
+]
+Model = Annotated[
+    str | None,
+    Parameter(name="--model", help="Model as provider/id (default: the configured one, else scripted)."),
+]
+Backend = Annotated[
+    Literal["asyncio", "uvloop", "trio"], Parameter(name="--loop", help="Event loop to run on.")
+]
+Force = Annotated[
+    bool, Parameter(name="--force", negative="", help="Overwrite what is there.", show_default=False)
+]
+
+
+def version() -> str:
+    """`perdure 1.2.3`."""
+    from importlib.metadata import version
+
+    return f"perdure {version('perdure')}"
+
+
+app = App(
+    name="perdure",
+    help="Host LLM agent sessions that last for weeks, and look into their files.",
+    version=version,
+    version_flags=["--version"],
+    help_format="plaintext",
+    group_commands=Group("Options", sort_key=2),
+)
+_HOSTING, _LOOKING = Group("Run", sort_key=0), Group("Look (changes nothing)", sort_key=1)
+sessions = App(
+    name="sessions",
+    help="List and show sessions.",
+    version_flags=(),
+    group=_LOOKING,
+    group_commands="Commands",
+)
+config = App(
+    name="config",
+    help="Look at the configuration.",
+    version_flags=(),
+    group=_LOOKING,
+    group_commands="Commands",
+)
+app.command(sessions)
+app.command(config)
+
+
+@app.command(group=_HOSTING)
+def demo(
+    *,
+    sessions: Annotated[int, Parameter(help="How many sessions.")] = 200,
+    days: Annotated[int, Parameter(help="How many virtual days.")] = 7,
+    seed: Annotated[int, Parameter(help="The same seed gives the same days.")] = 0,
+    loop: Backend = "asyncio",
+    json: Json = False,
+) -> int:
+    """Host sessions through virtual days on the embedded model, and show what became of them."""
+    from perdure.cli.demo import run
+
+    return run(sessions=sessions, days=days, seed=seed, backend=loop, as_json=json)
+
+
+@app.command(group=_HOSTING)
+def chat(
+    key: Annotated[str, Parameter(help="The session's key.")] = "agent:main:cli:dm:local",
+    /,
+    *,
+    message: Annotated[
+        str | None, Parameter(name=["-m", "--message"], help="Say this, print the reply, and exit.")
+    ] = None,
+    attach: Annotated[
+        list[Path] | None, Parameter(name="--attach", negative="", help="Attach a file (may be repeated).")
+    ] = None,
+    state: State = None,
+    model: Model = None,
+    window: Window = None,
+    workspace: Annotated[Path | None, Parameter(name="--workspace", help="Where file tools work.")] = None,
+    loop: Backend = "asyncio",
+    json: Json = False,
+) -> int:
+    """Talk to a session. Without a key in the environment the embedded scripted model answers."""
+    from perdure.cli.chat import run
+
+    return run(
+        key, message=message, attach=attach or [], state=state, model=model, window=window,
+        workspace=workspace, backend=loop, as_json=json,
+    )  # fmt: skip
+
+
+@app.command(group=_HOSTING)
+def replay(
+    paths: Annotated[list[Path], Parameter(help="Scenario files, or folders of them.")],
+    /,
+    *,
+    window: Window = None,
+    seed: Annotated[int | None, Parameter(help="Order of equal instants.")] = None,
+    loop: Backend = "asyncio",
+    keep: Annotated[Path | None, Parameter(name="--keep", help="Keep the state folder here.")] = None,
+    json: Json = False,
+) -> int:
+    """Run scenario scripts in virtual time and check what they expect."""
+    from perdure.cli.replay import run
+
+    return run(paths, window=window, seed=seed, backend=loop, keep=keep, as_json=json)
+
+
+@app.command(name="import", group=_HOSTING)
+def import_(
+    file: Annotated[Path, Parameter(help="A pi, OpenClaw, Claude Code, Codex or nanobot session.")],
+    /,
+    *,
+    out: Annotated[
+        Path | None,
+        Parameter(name=["-o", "--out"], help="Where the scenario goes (default: ./NAME.scenario.jsonl)."),
+    ] = None,
+    window: Annotated[
+        int | None, Parameter(name="--window", help="Window of the scenario's model, in tokens.")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> int:
+    """Make a scenario from a recorded session file. What doesn't come through is counted."""
+    from perdure.cli.importing import run
+
+    return run(file, out=out, window=window, force=force, as_json=json)
+
+
+@app.command(group=_LOOKING)
+def context(
+    target: Annotated[str, Parameter(help="A session's key, or a session file of any origin.")],
+    /,
+    *,
+    window: Window = None,
+    model: Model = None,
+    message: Annotated[
+        str | None,
+        Parameter(
+            name=["-m", "--message"], help="The next message (default: a stand-in, marked synthesised)."
+        ),
+    ] = None,
+    why: Annotated[
+        str | None, Parameter(name="--why", help="Say what became of this entry, and by which rule.")
+    ] = None,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Show the request that the next message of a session would make, and what became of every entry.
+
+    Exit code: 0, or 1 where the request can't fit the window (overflow).
+    """
+    from perdure.cli.context import run
+
+    return run(target, window=window, model=model, message=message, why=why, state=state, as_json=json)
+
+
+@app.command(group=_LOOKING)
+def doctor(
+    path: Annotated[Path, Parameter(help="A session file of any origin.")], /, *, json: Json = False
+) -> int:
+    """Examine a session file without changing a byte.
+
+    Exit code: 0 healthy (notes may be there), 1 damage, 2 unreadable.
+    """
+    from perdure.cli.doctor import run
+
+    return run(path, as_json=json)
+
+
+@app.command(group=_LOOKING)
+def status(
+    *,
+    state: State = None,
+    deep: Annotated[
+        bool,
+        Parameter(name="--deep", negative="", help="Look into every session as well.", show_default=False),
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Say what a state folder holds, and which host holds it."""
+    from perdure.cli.status import run
+
+    return run(state=state, deep=deep, as_json=json)
+
+
+@sessions.command(name="list")
+def sessions_list(*, state: State = None, json: Json = False) -> int:
+    """List the sessions of a state folder, the latest first."""
+    from perdure.cli.sessions import run_list
+
+    return run_list(state=state, as_json=json)
+
+
+@sessions.command(name="show")
+def sessions_show(
+    target: Annotated[str, Parameter(help="A session's key, or a session file of any origin.")],
+    /,
+    *,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Show what a session remembers word for word: its latest summary and the messages since."""
+    from perdure.cli.sessions import run_show
+
+    return run_show(target, state=state, as_json=json)
+
+
+@config.command(name="check")
+def config_check(
+    file: Annotated[Path | None, Parameter(help="A perdure.toml (default: the state folder's).")] = None,
+    /,
+    *,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Check the configuration: unknown keys, wrong values, and what would be accepted.
+
+    Exit code: 0 nothing found, 1 findings, 2 no such file.
+    """
+    from perdure.cli.config import run
+
+    return run(file, state=state, as_json=json)

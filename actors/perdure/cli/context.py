@@ -1,0 +1,256 @@
+"""`perdure context`: the very request the next message would make, its account and its budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from perdure.cli.covered import covered
+from perdure.cli.output import emit, fail, say, table
+from perdure.cli.resolving import resolve
+from perdure.cli.target import Target, find
+from perdure.context import pipeline
+from perdure.context.budget import measure_budget
+from perdure.context.changed import Changed, as_decisions
+from perdure.context.environment import Environment
+from perdure.context.ledger import ledger
+from perdure.context.tokens import Estimator
+from perdure.context.wire import render_dict
+from perdure.contracts import Assembled
+from perdure.edges import state as state_folder
+from perdure.edges.config import load
+from perdure.edges.session.facts import Opened
+from perdure.edges.session.tail import open_session
+from perdure.edges.settings import Settings
+from perdure.errors import ContextOverflow
+from perdure.records import Item, Items, LedgerLine, Text, User
+
+STAND_IN = "(the next message)"
+MOST_READ = 128 * 1024 * 1024  # bytes of a view that was never compacted; no window takes so much
+SHOWN = 200  # ledger lines printed for a person
+
+Report = dict[str, Any]
+
+
+def run(
+    target: str,
+    *,
+    window: int | None,
+    model: str | None,
+    message: str | None,
+    why: str | None,
+    state: Path | None,
+    as_json: bool,
+) -> int:
+    """Print it; exit 0, or 1 where the request would overflow."""
+    found = find(target, state)
+    settings = load(state=state_folder.state_folder(state).root)
+    report = inspect(found, settings, window=window, model=model, message=message, state=state)
+    if why is not None:
+        report["ledger"] = [line for line in report["ledger"] if why and line["entry"] == why]
+        if not report["ledger"]:
+            fail(_absent(found, why))
+    if as_json:
+        emit(report)
+    else:
+        show(report, why)
+    return 1 if report["request"] is None else 0
+
+
+def inspect(
+    target: Target,
+    settings: Settings,
+    *,
+    window: int | None = None,
+    model: str | None = None,
+    message: str | None = None,
+    state: Path | None = None,
+) -> Report:
+    """The JSON contract of the command. Changes nothing; of a bare file reads only that file."""
+    opened = open_session(target.path, window_bytes=MOST_READ)
+    folder = state_folder.state_folder(state)
+    env, complaints = resolve(target, opened, settings, folder, model=model, window=window)
+    estimator = Estimator(opened.calibration, 0.08, 1) if opened.calibration else Estimator()
+    next_message = Item("", User((Text(message or STAND_IN),)))
+    problems = [*_problems(opened), *({"kind": "workspace", "detail": line} for line in complaints)]
+    report: Report = {
+        "file": str(target.path),
+        "key": target.key,
+        "window": env.limits.window,
+        "model": env.model.ref,
+        "recorded_model": _recorded(opened),
+    }
+    asked = _next(next_message, env, estimator, stand_in=message is None)
+    return report | _request(opened, (*opened.items, next_message), asked, env, estimator, problems)
+
+
+def _request(
+    opened: Opened,
+    items: Items,
+    asked: LedgerLine,
+    env: Environment,
+    estimator: Estimator,
+    problems: list[dict[str, Any]],
+) -> Report:
+    decided = as_decisions(opened.decisions)
+    stage = pipeline.history(items, env, decided)
+    before, beyond = covered(opened)[0], _silent(opened)
+    try:
+        prepared = pipeline.request(
+            stage,
+            Assembled(stage.items),
+            env,
+            decided=decided,
+            unseen=frozenset(),
+            hooks=pipeline.HOOKS,
+            estimator=estimator,
+        )
+    except ContextOverflow as overflow:
+        lines = ledger(stage.items, stage.lines, estimator, frozenset())
+        return _overflowed(stage, env, estimator) | {
+            "ledger": [_line(line) for line in (*before, *beyond, *lines, asked)],
+            "problems": [*problems, _overflow_problem(overflow, stage, env, estimator)],
+        }
+    sent = ledger(prepared.items, prepared.lines, estimator, frozenset())
+    size = estimator.items(stage.items) + env.fixed_tokens
+    if size > env.limits.threshold:
+        line = f"{env.limits.threshold:,} tokens: a host would compact"
+        problems.append(
+            {"kind": "over_threshold", "detail": f"the view is about {size:,}, the line is {line}"}
+        )
+    return {
+        "budget": measure_budget(prepared.items, env, estimator, env.fixed_tokens),
+        "request": render_dict(prepared.body),
+        "ledger": [_line(line) for line in (*before, *beyond, *sent, asked)],
+        "tokens": prepared.tokens,
+        "problems": problems,
+    }
+
+
+# --- the ledger's further lines -------------------------------------------------------------------
+
+
+def _next(item: Item, env: Environment, estimator: Estimator, *, stand_in: bool) -> LedgerLine:
+    rule = "stand-in for the next message" if stand_in else "the next message, as given"
+    return LedgerLine("", "synthesised" if stand_in else "in", rule, estimator.item(item), "tail")
+
+
+def _silent(opened: Opened) -> list[LedgerLine]:
+    """Entries between those of the view that a model is never shown."""
+    speaking = {item.entry for item in opened.items}
+    return [
+        LedgerLine(entry.id, "left_out", _SILENT.get(entry.type, f"entry: a {entry.type} is not for models"))
+        for entry in opened.entries
+        if entry.id not in speaking
+    ]
+
+
+_SILENT = {
+    "message": "entry: a message of a role nobody knows",
+    "compaction": "entry: an older summary, which a later one replaces",
+}
+
+
+def _problems(opened: Opened) -> list[dict[str, Any]]:
+    found = []
+    for gap in opened.gaps:
+        lost = f"{gap.child} follows {gap.missing}, which is nowhere; {gap.bridged_to or 'nothing'} stands in"
+        found.append({"kind": "gap", "detail": lost})
+    if opened.torn:
+        found.append({"kind": "torn", "detail": "the last line is cut off: `perdure doctor` says more"})
+    if opened.unread:
+        found.append({"kind": "unread", "detail": "the older part is far beyond the window: not read"})
+    return found
+
+
+def _recorded(opened: Opened) -> str | None:
+    told = opened.settings
+    return f"{told.provider}/{told.model}" if told.provider and told.model else None
+
+
+def _line(line: LedgerLine) -> dict[str, Any]:
+    return {
+        "entry": line.entry,
+        "decision": line.decision,
+        "rule": line.rule,
+        "tokens": line.tokens,
+        "zone": line.zone,
+    }
+
+
+def _absent(target: Target, why: str) -> str:
+    """Why there is nothing to say about an entry."""
+    from perdure.edges.session.load import load as load_file
+
+    if load_file(target.path).node(why) is not None:
+        return f"{why}: this entry stands on another branch of the file, or beside it; no request shows it"
+    return f"{why}: no entry of that id is in {target.path}"
+
+
+# --- overflow -------------------------------------------------------------------------------------
+
+
+def _overflowed(stage: Changed, env: Environment, estimator: Estimator) -> Report:
+    budget = measure_budget(stage.items, env, estimator, env.fixed_tokens)
+    return {"budget": budget, "request": None, "tokens": budget.total}
+
+
+def _overflow_problem(
+    overflow: ContextOverflow, stage: Changed, env: Environment, estimator: Estimator
+) -> dict[str, Any]:
+    return {
+        "kind": "overflow",
+        "detail": str(overflow),
+        "tokens": overflow.tokens,
+        "limit": overflow.limit,
+        "floor": overflow.floor or _floor(stage.items, env, estimator),
+    }
+
+
+def _floor(items: Items, env: Environment, estimator: Estimator) -> dict[str, int]:
+    """What no compaction could take away, in tokens by owner."""
+    newest = next(
+        (n for n in range(len(items) - 1, -1, -1) if isinstance(items[n].message, User)), len(items)
+    )
+    return {"system and tools": env.fixed_tokens, "newest turn": estimator.items(items[newest:])}
+
+
+# --- for a person ---------------------------------------------------------------------------------
+
+
+def show(report: Report, why: str | None) -> None:
+    """The budget, then what is not sent as it is stored."""
+    budget = report["budget"]
+    say(f"{report['file']}: {report['tokens']:,} of {report['window']:,} tokens for {report['model']}")
+    names = ("identity", "knowledge", "history", "tools")
+    say("  ".join(f"{name} {getattr(budget, name):,}" for name in names) + f"  (line {budget.limit:,})")
+    _show_ledger(report["ledger"], why)
+    for problem in report["problems"]:
+        floor = ", ".join(f"{owner} {tokens:,}" for owner, tokens in problem.get("floor", {}).items())
+        say(f"{problem['kind']}: {problem['detail']}" + (f" (least: {floor})" if floor else ""))
+
+
+def _worth_telling(line: dict[str, Any]) -> bool:
+    plain = line["decision"] in ("in", "covered") or line["rule"].startswith("entry:")
+    return not plain
+
+
+def _show_ledger(lines: list[dict[str, Any]], why: str | None) -> None:
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line["decision"]] = counts.get(line["decision"], 0) + 1
+    say("entries: " + ", ".join(f"{count:,} {decision}" for decision, count in counts.items()))
+    told = (
+        lines
+        if why
+        else [
+            x for x in lines if x["decision"] not in ("in", "covered") and not x["rule"].startswith("entry:")
+        ]
+    )
+    if not told:
+        return
+    rows: list[tuple[str, ...]] = [("entry", "decision", "tokens", "rule")]
+    rows += [(x["entry"] or "-", x["decision"], f"{x['tokens']:,}", x["rule"]) for x in told[-SHOWN:]]
+    say(table(rows, frozenset({2})))
+    if len(told) > SHOWN:
+        say(f"… and {len(told) - SHOWN:,} older ones: `--json` lists all")

@@ -1,0 +1,64 @@
+"""`perdure doctor`: what is damaged in a session file, and what is only worth knowing. Changes nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from perdure.cli.output import emit, fail, say
+from perdure.edges.session.doctor import UNREADABLE, Report, examine, exit_status
+from perdure.edges.session.problems import Problem
+from perdure.errors import UnreadableFile
+
+SHOWN = 100  # problems of one severity printed for a person
+
+
+def run(path: Path, *, as_json: bool) -> int:
+    """Print the report. 0 healthy (notes may be there), 1 damage, 2 unreadable."""
+    try:
+        report = examine(path, now_ms=time.time_ns() // 1_000_000)
+    except UnreadableFile as error:
+        if as_json:
+            emit(_unreadable(path, str(error)))
+        fail(str(error), UNREADABLE)
+    if as_json:
+        emit(report.builtins())
+    else:
+        show(report)
+    return exit_status(report)
+
+
+def _unreadable(path: Path, why: str) -> dict[str, Any]:
+    """The same object for what is no session: a program reads one shape."""
+    detail = why.removeprefix(f"{path}: ")
+    problem = {"kind": "unreadable", "severity": "damage", "line": 0, "byte": 0, "detail": detail, "fix": ""}
+    return {
+        "file": str(path),
+        "format": None,
+        "entries": None,
+        "healthy": False,
+        "problems": [problem],
+        "fixed": [],
+    }
+
+
+def show(report: Report) -> None:
+    """For a person: the verdict, the damage with its places, then the notes."""
+    damage = [found for found in report.problems if found.severity == "damage"]
+    notes = [found for found in report.problems if found.severity == "note"]
+    verdict = "healthy" if report.healthy else f"{len(damage):,} places are damaged"
+    if len(damage) == 1:
+        verdict = "one place is damaged"
+    say(f"{report.file}: {report.format}, {report.entries:,} entries: {verdict}")
+    _list("damage", damage)
+    _list("note", notes)
+
+
+def _list(word: str, problems: list[Problem]) -> None:
+    for found in problems[:SHOWN]:
+        place = f" line {found.line:,}, byte {found.byte:,}:" if found.line else ""
+        fix = f" (a repair: {found.fix})" if found.fix else ""
+        say(f"  {word}: {found.kind}:{place} {found.detail}{fix}")
+    if len(problems) > SHOWN:
+        say(f"  {word}: … and {len(problems) - SHOWN:,} more: `--json` lists all")

@@ -1,0 +1,127 @@
+"""What stands in a state folder, read from beside a host: session files, and who holds the folder.
+
+Nothing is made, locked for longer than a look, or changed; a host may run or not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from perdure.edges.placement import boot_id
+from perdure.edges.session import keys
+from perdure.edges.session.lock import holder_of, is_alive
+from perdure.edges.state import StateFolder
+from perdure.records import Record
+
+
+class Row(Record):
+    """A session file; `key` is `None` where its name is not one of ours. `updated` in epoch ms."""
+
+    key: str | None
+    path: str
+    size: int
+    updated: int
+
+
+def rows(folder: StateFolder) -> list[Row]:
+    """The current session files, the latest first; what `/new` put aside is not among them."""
+    found = [row for path in _files(folder.sessions) if (row := _row(folder, path)) is not None]
+    return sorted(found, key=lambda row: (-row.updated, row.path))
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(root):
+        for name in names:
+            if name.endswith(keys.SUFFIX) and "." not in name[: -len(keys.SUFFIX)]:
+                yield Path(place, name)
+
+
+def _row(folder: StateFolder, path: Path) -> Row | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None  # gone meanwhile, or a link to nowhere
+    try:
+        key = keys.key_of(path.relative_to(folder.sessions))
+    except ValueError:
+        key = None
+    return Row(key, os.fspath(path), status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def awake(row: Row) -> int | None:
+    """The pid of the program that has the session awake."""
+    return holder_of(Path(row.path), time.time_ns() // 1_000_000)
+
+
+# --- who holds it ---------------------------------------------------------------------------------
+
+
+class Holder(Record):
+    """The latest owner of a state folder, as `shard.lock` names it; `held`: it still owns the folder.
+
+    `clean`: it released the folder properly. `local`: it runs (or ran) on this start of this machine.
+    """
+
+    held: bool
+    node: str
+    boot: str
+    pid: int
+    epoch: int
+    clean: bool
+    local: bool
+
+
+def holder(folder: StateFolder) -> Holder | None:
+    """Who holds the folder, or held it last; `None` where no host ever did."""
+    record = _record(folder.path / "shard.lock")
+    if not record:
+        return None
+    node, boot, pid = str(record.get("node", "")), str(record.get("boot", "")), _number(record.get("pid"))
+    local = boot == boot_id() and node in ("", platform.node())
+    clean = record.get("clean") is True
+    gone = clean or (local and not is_alive(pid))
+    held = not gone and _locked(folder.path / "shard.lock")
+    return Holder(held, node, boot, pid, _number(record.get("epoch")), clean, local)
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes()[:4096])
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _locked(path: Path) -> bool:
+    """Whether another process has the lock: a shared one is tried, and given back at once."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def resident(pid: int) -> int | None:
+    """Resident memory of a process in bytes, where the system tells."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,111 @@
+"""What the next request of a session would be made under, resolved as a host would, creating nothing.
+
+A key has the workspace that the configuration gives its agent. A bare file has none: no file of a
+recorded folder is ever read, the tools are the default ones, and the history is not limited.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from perdure.actors.prompting import agent_of, agent_settings, prompt_parts
+from perdure.actors.resolver import OUTPUT_CAP, HostResolver, pruning
+from perdure.cli.target import Target
+from perdure.context import environment
+from perdure.context.environment import Environment
+from perdure.context.numbers import limits
+from perdure.context.prompt import build
+from perdure.contracts import ContextEngine
+from perdure.edges.models import catalog
+from perdure.edges.session.facts import Opened
+from perdure.edges.settings import Settings, ToolSettings
+from perdure.edges.state import StateFolder
+from perdure.edges.tools.builtin import default_tools
+from perdure.edges.workspace import Snapshot, WorkspaceReader
+from perdure.errors import UsageError
+from perdure.records import ModelInfo
+
+BARE = "agent:main:cli:dm:local"  # the key a bare file is looked at under
+
+
+def workspace(settings: Settings, folder: StateFolder, key: str) -> Path:
+    """Where the key's agent works (`HostResolver.workspace`), without making the folder."""
+    told = agent_settings(settings, key).workspace or settings.tools.workspace
+    return Path(told).expanduser() if told else folder.workspace(agent_of(key))
+
+
+def model_info(ref: str | None, key: str | None, settings: Settings) -> ModelInfo:
+    """The model asked for, else the configured one, else the built-in default. Raises `ConfigError`."""
+    own = agent_settings(settings, key).model if key is not None else ""
+    return catalog.resolve(ref or own or settings.models.default or catalog.default_ref(os.environ))
+
+
+def window_of(told: int | None, settings: Settings, info: ModelInfo) -> int:
+    """The window in tokens. Raises `UsageError` for one that is none."""
+    if told is not None and told < 1:
+        raise UsageError(f"--window {told}: a window is a positive number of tokens, such as 32000")
+    return told or settings.models.window or info.window
+
+
+def resolve(
+    target: Target,
+    opened: Opened,
+    settings: Settings,
+    folder: StateFolder,
+    *,
+    model: str | None = None,
+    window: int | None = None,
+) -> tuple[Environment, tuple[str, ...]]:
+    """The environment of the next request, and what the workspace had to leave out."""
+    info = model_info(model, target.key, settings)
+    room = window_of(window, settings, info)
+    thinking = opened.settings.thinking
+    if target.key is None:
+        return _bare(opened, settings, replace(info, window=room), room, thinking), ()
+    root = workspace(settings, folder, target.key)
+    resolver = HostResolver(
+        settings,
+        folder,
+        default=info,
+        factories={},
+        tools={tool.spec.name: tool for tool in default_tools(settings)},
+        engine_of=_NO_ENGINE,
+        workspace=root,
+        window=room,
+    )
+    env = resolver.environment(target.key, replace(info, window=room), thinking)
+    return env, WorkspaceReader().read(root).problems
+
+
+def _bare(opened: Opened, settings: Settings, info: ModelInfo, room: int, thinking: str) -> Environment:
+    lines = limits(
+        room,
+        threshold=settings.compaction.threshold_tokens or None,
+        kept_tail=settings.compaction.keep_tokens or None,
+    )
+    specs = tuple(tool.spec for tool in default_tools(ToolSettings()))
+    parts = prompt_parts(BARE, Snapshot(opened.cwd), specs, info, lines, settings, thinking)
+    return environment.resolve(
+        BARE,
+        info,
+        build(parts),
+        specs,
+        lines,
+        thinking=thinking,
+        retention=settings.models.cache if info.caching else "none",
+        knowledge=parts.knowledge,
+        heartbeat=settings.heartbeat.prompt,
+        output_cap=settings.models.max_tokens or min(info.max_output, OUTPUT_CAP),
+        pruning=pruning(settings, info),
+    )
+
+
+def _no_engine(id: str) -> ContextEngine:
+    raise UsageError(f"engine {id}: not loaded by a command that only looks")
+
+
+_NO_ENGINE: Callable[[str], ContextEngine] = _no_engine

@@ -1,0 +1,117 @@
+"""`perdure sessions list` and `show`: what is there, and what one of them remembers word for word."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.cli import folder as looking
+from perdure.cli.output import emit, one_line, say, size, table
+from perdure.cli.target import Target, existing, find
+from perdure.cli.transcript import paragraphs
+from perdure.edges.session.encode import encode_message
+from perdure.edges.session.facts import Opened
+from perdure.edges.session.header import reading
+from perdure.edges.session.lines import iso
+from perdure.edges.session.scan import FIRST_BLOCK, read
+from perdure.edges.session.tail import open_session
+from perdure.errors import UnreadableFile
+
+LONGEST_HEADER = 256 * 1024
+
+
+def run_list(*, state: Path | None, as_json: bool) -> int:
+    """The sessions of a state folder, the latest first. No file is read beyond its first line."""
+    found = existing(state)
+    listed = [_listed(row) for row in looking.rows(found)]
+    if as_json:
+        emit({"sessions": listed})
+        return 0
+    if not listed:
+        say(f"{found.root}: no sessions")
+        return 0
+    rows: list[tuple[str, ...]] = [("session", "size", "updated (UTC)", "problems")]
+    for entry in listed:
+        told = ", ".join(problem["kind"] for problem in entry["problems"])
+        name = entry["key"] or entry["file"]
+        rows.append((name, size(entry["bytes"]), entry["updated"][:19].replace("T", " "), told))
+    say(table(rows, frozenset({1})))
+    return 0
+
+
+def _listed(row: looking.Row) -> dict[str, Any]:
+    return {
+        "key": row.key,
+        "file": row.path,
+        "entries": None,  # counted where they are indexed
+        "bytes": row.size,
+        "updated": iso(row.updated),
+        "problems": _problems(row),
+    }
+
+
+def _problems(row: looking.Row) -> list[dict[str, str]]:
+    """What can be told without reading the file: its name, its first line, its lock."""
+    found = []
+    if row.key is None:
+        found.append({"kind": "foreign_name", "detail": "the file's name is not that of a session key"})
+    if wrong := _header_problem(row.path):
+        found.append({"kind": "bad_header", "detail": wrong})
+    if pid := looking.awake(row):
+        found.append({"kind": "locked", "detail": f"awake in process {pid}"})
+    return found
+
+
+def _header_problem(path: str) -> str:
+    try:
+        with reading(path) as file:
+            start = read(file.fd, min(file.size, FIRST_BLOCK), 0).lstrip(b"\xef\xbb\xbf \r\n")
+    except UnreadableFile as error:
+        return str(error).removeprefix(f"{path}: ")
+    return "" if start.startswith(b"{") and b'"session"' in start.split(b"\n", 1)[0] else "no session header"
+
+
+# --- show -----------------------------------------------------------------------------------------
+
+
+def run_show(target: str, *, state: Path | None, as_json: bool) -> int:
+    """The view as a transcript: summary first, then every message since, as it is stored."""
+    found = find(target, state)
+    opened = open_session(found.path)
+    if as_json:
+        emit(_as_json(found, opened))
+    else:
+        _print(found, opened)
+    return 0
+
+
+def _as_json(target: Target, opened: Opened) -> dict[str, Any]:
+    return {
+        "key": target.key,
+        "file": os.fspath(target.path),
+        "session": opened.session_id,
+        "name": opened.name,
+        "cwd": opened.cwd,
+        "leaf": opened.leaf,
+        "compaction": opened.compaction,
+        "waiting": [{"entry": p.entry, "sender": p.letter.sender} for p in opened.pending],
+        "messages": [
+            {"entry": item.entry, "message": msgspec.Raw(encode_message(item.message))}
+            for item in opened.items
+        ],
+    }
+
+
+def _print(target: Target, opened: Opened) -> None:
+    name = f" ({one_line(opened.name)})" if opened.name else ""
+    say(f"{target.key or target.path}{name}: {len(opened.items):,} messages in view")
+    for item in opened.items:
+        say()
+        for line in paragraphs(item):
+            say(line.strip("\n"))
+    for pending in opened.pending:
+        say()
+        say(f"waiting for its turn: a message of {one_line(pending.letter.sender)} [{pending.entry}]")

@@ -1,0 +1,155 @@
+"""`perdure status`: what a state folder holds, and which host holds it; `--deep` looks into every session.
+
+Seen from beside: what only the host knows (its queues, lag, calls) is null or empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from perdure.cli import folder as looking
+from perdure.cli.output import emit, one_line, say, size, table
+from perdure.cli.resolving import model_info, window_of
+from perdure.cli.target import existing
+from perdure.context.secrets import redact
+from perdure.context.tokens import Estimator
+from perdure.edges.config import load
+from perdure.edges.session.facts import Opened
+from perdure.edges.session.load import load as load_file
+from perdure.edges.session.tail import open_session
+from perdure.edges.settings import Settings
+from perdure.edges.state import StateFolder
+from perdure.errors import PerdureError
+from perdure.records import Assistant, Usage
+
+COUNTED = 64 * 1024 * 1024  # bytes up to which a file's entries are counted
+MOST_ERRORS = 5  # the latest of a session
+
+Report = dict[str, Any]
+
+
+def run(*, state: Path | None, deep: bool, as_json: bool) -> int:
+    """Print it. Exit 0, whether a host runs or not."""
+    folder = existing(state)
+    settings = load(state=folder.root)
+    report = look(folder, settings, deep=deep)
+    if as_json:
+        emit(report)
+    else:
+        show(folder, report)
+    return 0
+
+
+def look(folder: StateFolder, settings: Settings, *, deep: bool = False) -> Report:
+    """The JSON contract of the command; the file is read only for `deep`."""
+    rows = looking.rows(folder)
+    awake = {row.path for row in rows if looking.awake(row)}
+    report: Report = {
+        "host": _host(looking.holder(folder), len(rows), len(awake)),
+        "workers": [],
+        "engines": [{"id": settings.plugins.slots.context_engine}],
+        "models": [],
+        "totals": {"sessions": len(rows), "bytes": sum(row.size for row in rows)},
+    }
+    if deep:
+        report["sessions"] = [_session(row, row.path in awake, settings) for row in rows]
+    return report
+
+
+def _host(holder: looking.Holder | None, sessions: int, awake: int) -> Report:
+    held = holder is not None and holder.held
+    return {
+        "held": held,
+        "node": holder.node if holder else None,
+        "boot": holder.boot if holder else None,
+        "pid": holder.pid if holder else None,
+        "epoch": holder.epoch if holder else None,
+        "clean": holder.clean if holder and not held else None,
+        "sessions": sessions,
+        "awake": awake,
+        "asleep": sessions - awake,
+        "rss_bytes": looking.resident(holder.pid) if holder and held and holder.local else None,
+        "owned_bytes": None,
+        "loop_lag_ms": None,
+    }
+
+
+# --- deep -----------------------------------------------------------------------------------------
+
+
+def _session(row: looking.Row, awake: bool, settings: Settings) -> Report:
+    line: Report = {"key": row.key, "file": row.path, "state": "awake" if awake else "asleep"}
+    window = None
+    try:
+        window = window_of(None, settings, model_info(None, row.key, settings))
+        opened = open_session(row.path)
+        entries = load_file(row.path).count if row.size <= COUNTED else None
+    except PerdureError as error:
+        return line | {
+            "entries": None,
+            "view_tokens": None,
+            "window": window,
+            "last_compaction": None,
+            "cache": {},
+            "errors": [str(error)],
+        }
+    return line | {
+        "entries": entries,
+        "view_tokens": _estimator(opened).items(opened.items),
+        "window": window,
+        "last_compaction": opened.compaction,
+        "cache": _cache(opened),
+        "errors": list(_errors(opened))[-MOST_ERRORS:],
+    }
+
+
+def _estimator(opened: Opened) -> Estimator:
+    return Estimator(opened.calibration, 0.08, 1) if opened.calibration else Estimator()
+
+
+def _cache(opened: Opened) -> Report:
+    """Tokens of the prompts whose answers are in view, and how many of them came from the cache."""
+    answers = (item.message for item in opened.items if isinstance(item.message, Assistant))
+    usage = sum((answer.usage for answer in answers if answer.usage is not None), Usage())
+    return {"read": usage.cache_read, "prompt": usage.prompt}
+
+
+def _errors(opened: Opened) -> Iterator[str]:
+    for item in opened.items:
+        if isinstance(item.message, Assistant) and item.message.stop == "error":
+            yield one_line(redact(item.message.error or "the model call failed"))
+
+
+# --- for a person ---------------------------------------------------------------------------------
+
+
+def show(folder: StateFolder, report: Report) -> None:
+    """Who holds the folder, how much is in it, then a line for each session of `--deep`."""
+    host, totals = report["host"], report["totals"]
+    say(f"{folder.root}: {_holder_line(host)}")
+    say(f"{totals['sessions']:,} sessions, {size(totals['bytes'])}, {host['awake']:,} awake")
+    if "sessions" not in report or not report["sessions"]:
+        return
+    rows: list[tuple[str, ...]] = [("session", "state", "entries", "view", "window", "compacted", "errors")]
+    for line in report["sessions"]:
+        entries, view, window = (
+            f"{line[name]:,}" if line[name] is not None else "-"
+            for name in ("entries", "view_tokens", "window")
+        )
+        last = line["last_compaction"] or "-"
+        errors = line["errors"][-1] if line["errors"] else ""
+        name = line["key"] or line["file"]
+        rows.append((name, line["state"], entries, view, window, last, errors))
+    say(table(rows, frozenset({2, 3, 4})))
+
+
+def _holder_line(host: Report) -> str:
+    if host["held"]:
+        memory = f", {size(host['rss_bytes'])} resident" if host["rss_bytes"] else ""
+        return f"held by a host (node {host['node']}, pid {host['pid']}{memory})"
+    if host["pid"] is None:
+        return "no host has it, and none ever had"
+    how = "released" if host["clean"] else "left without releasing it"
+    return f"no host has it; the last one (node {host['node']}, pid {host['pid']}) {how}"
