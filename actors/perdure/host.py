@@ -18,13 +18,13 @@ from typing import Any
 
 from perdure.actors import tree
 from perdure.actors.directory import Directory
-from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Wake
+from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Note, Wake
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, Timing
 from perdure.actors.session import Session
 from perdure.actors.status import host_status
 from perdure.context.pipeline import TransformContext
-from perdure.contracts import ContextEngine, Event, Letter, Model, Receipt, Reply, Tool
+from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, Receipt, Reply, Tool
 from perdure.edges import state as state_folder
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.log import open_log
@@ -42,7 +42,7 @@ from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.waiter import Waiter
 from perdure.plugins.registry import Registry
-from perdure.records import Block, ModelInfo, Text
+from perdure.records import Block, Message, ModelInfo, Text
 
 MOST_AWAKE = 1024
 
@@ -63,7 +63,9 @@ class Host:
 
     `model`: a `Model` of your own, or a reference such as `anthropic/claude-sonnet-4-5`; by default the
     configured one, else Anthropic's where a key is in the environment, else the scripted one.
-    `tools`: replaces the default set. `engine`: a context engine of your own for all sessions.
+    `models` and `factories` add models by reference and what makes them, by provider. `tools` replaces the
+    default set. `engine`: a context engine of your own for all sessions. `shown_workspace` is what prompts
+    and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
     Raises `Locked` where another host has the state folder, `ConfigError` for a wrong setting.
     """
 
@@ -74,9 +76,12 @@ class Host:
         settings: Settings | None = None,
         model: Model | str | None = None,
         window: int | None = None,
+        models: Mapping[str, ModelInfo] | None = None,
+        factories: Mapping[str, ModelFactory] | None = None,
         tools: Iterable[Tool] | None = None,
         engine: ContextEngine | None = None,
         workspace: str | Path | None = None,
+        shown_workspace: str | None = None,
         hooks: tuple[TransformContext, ...] = (),
         clock: Clock | None = None,
         io: IoPolicy | None = None,
@@ -92,6 +97,8 @@ class Host:
         self._given = model
         self._window, self._hooks, self._most_awake = window, hooks, most_awake
         self._workspace = Path(workspace) if workspace is not None else None
+        self._shown = shown_workspace
+        self._more_models, self._more_factories = dict(models or {}), dict(factories or {})
         self._tools = tuple(tools) if tools is not None else None
         self._engine = engine
         self._timing = timing or self._configured_timing()
@@ -151,6 +158,7 @@ class Host:
         *,
         sender: str = "user",
         mid: str | None = None,
+        kind: LetterKind = "external_user",
         attachments: Iterable[Block] = (),
         timeout: float = 30.0,
     ) -> Sent:
@@ -163,10 +171,14 @@ class Host:
         if not content:
             raise UsageError("the message is empty: give it text or an attachment")
         now = self.clock.wall_ms()
-        letter = Letter(check_key(key), sender, mid or self._new_mid(), content, now)
+        letter = Letter(check_key(key), sender, mid or self._new_mid(), content, now, kind)
         answer: Waiter[Reply] = self.clock.waiter(f"the reply of {key}")
         receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
         return Sent(receipt, answer, self.clock)
+
+    async def note(self, key: str, message: Message, *, timeout: float = 30.0) -> str:
+        """Record a message that asks for no turn (a command the user ran beside the agent); its entry id."""
+        return str(await self._ask(key, lambda done: Note(message, done), timeout))
 
     async def command(self, key: str, line: str, *, timeout: float = 900.0) -> str:
         """Run a slash command (`/compact`, `/status`, `/model REF` …); its answer as text for a person."""
@@ -216,7 +228,7 @@ class Host:
         done: Waiter[None] = self.clock.waiter("the session's end")
         self.directory.ref(check_key(key)).post(Close(done, now=True))
         await self.clock.wait(done, timeout)
-        workspace = str(self.resolver.workspace(key))
+        workspace = self.resolver.shown_workspace(key)
         held = await self.io.run(lambda: self.files.renew(key, workspace, self.clock.wall_ms()))
         held.close(handover=True)
         return "A new session has begun; the old one is kept beside it."
@@ -243,6 +255,8 @@ class Host:
             tools=by_name,
             engine_of=lambda id: self._engine or self.registry.create(id),
             workspace=self._workspace,
+            shown_workspace=self._shown,
+            models=self._more_models,
             window=self._window,
             log=self.log,
         )
@@ -269,13 +283,13 @@ class Host:
         self._listeners = self._mids = 0
 
     def _models(self) -> tuple[ModelInfo, Mapping[str, ModelFactory]]:
-        factories: dict[str, ModelFactory] = dict(default_factories(self.clock))
+        factories: dict[str, ModelFactory] = {**default_factories(self.clock), **self._more_factories}
         given = self._given
         if given is not None and not isinstance(given, str):
             factories[given.info.provider] = lambda _info: given
             return given.info, factories
         ref = given or self.settings.models.default or catalog.default_ref(self._environ)
-        return catalog.resolve(ref), factories
+        return self._more_models.get(ref) or catalog.resolve(ref), factories
 
     def _configured_timing(self) -> Timing:
         models, host = self.settings.models, self.settings.host
@@ -325,11 +339,16 @@ class Host:
         return f"{self.clock.wall_ms():x}-{grant.token if grant else 0:x}-{self._mids:x}"
 
     def _kernel_event(self, name: str, fields: dict[str, object]) -> None:
-        self.log(f"kernel.{name}", **{k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()})
+        self.log(
+            f"kernel.{name}",
+            **{k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()},
+        )
 
 
 def check_key(key: str) -> str:
     """A session key as it may be used. Raises `UsageError` with what is wrong."""
     if not key or len(key) > 512 or any(ord(c) < 32 for c in key):
-        raise UsageError(f"session key {key[:40]!r}: use 1 to 512 printable characters, such as agent:main:cli:dm:me")
+        raise UsageError(
+            f"session key {key[:40]!r}: use 1 to 512 printable characters, such as agent:main:cli:dm:me"
+        )
     return key

@@ -8,11 +8,20 @@ import msgspec
 
 from perdure.actors import coordinator
 from perdure.actors.coordinator import Coordinator, Reason, Refuse, Start
-from perdure.actors.messages import Append, Compact, Compacted, CompactionFailed, Idle, Overflowed, Truncate, Truncated
+from perdure.actors.messages import (
+    Append,
+    Compact,
+    Compacted,
+    CompactionFailed,
+    Idle,
+    Overflowed,
+    Truncate,
+    Truncated,
+)
 from perdure.context.compaction.fold import Done
 from perdure.context.compaction.proof import Refusal
 from perdure.context.numbers import PRUNE_TTL_SECONDS
-from perdure.context.tokens import RESULT_WEIGHT, Estimator, Measure, measure
+from perdure.context.tokens import RESULT_WEIGHT, Estimator, Measure
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.waiter import Waiter
@@ -38,10 +47,12 @@ class Compacting:
 
     def weigh(self, item: Item) -> Measure:
         """An item's size; a single result counts at its limited size, for more is never sent."""
-        size = measure(item.message)
+        size = self.session.scratch.gauge.measure(item)
         if isinstance(item.message, ToolResult):
             most = self.session.environment.limits.single_chars
-            return Measure(min(size.seed, most * RESULT_WEIGHT), min(size.content, most * RESULT_WEIGHT), size.raw)
+            return Measure(
+                min(size.seed, most * RESULT_WEIGHT), min(size.content, most * RESULT_WEIGHT), size.raw
+            )
         return size
 
     @property
@@ -207,18 +218,23 @@ class Compacting:
         services = self.session.services
         enough = self.session.transcript.covered_bytes >= services.truncate_after
         if enough and services.truncates and not self._truncating:
-            self._truncating = self.session.submit("truncation", Truncate(self.session.key, self.session.held))
+            self._truncating = self.session.submit(
+                "truncation", Truncate(self.session.key, self.session.held)
+            )
 
     def truncated(self, mail: Truncated) -> None:
         """The rewritten file is ready: put it in place, appends since then included."""
         self._truncating = False
-        if mail.staged is None:
-            self.session.services.log("truncation.failed", session=self.session.key, error=str(mail.error))
+        log, key = self.session.services.log, self.session.key
+        if mail.prepared is None:
+            log("truncation.skipped", session=key, why=mail.why)
             return
         try:
-            report = self.session.transcript.truncate(mail.staged)
+            report = self.session.transcript.truncate(mail.prepared)
         except PerdureError as error:
-            self.session.services.log("truncation.failed", session=self.session.key, error=str(error))
+            log("truncation.failed", session=key, error=str(error))
             return
-        self.session.truncations += 1
-        self.session.notice("truncation", report)
+        if report.done:
+            self.session.notice("truncation", report.line())
+        else:
+            log("truncation.skipped", session=key, why=report.reason)

@@ -54,7 +54,9 @@ Verdict: TypeAlias = Start | Wait | Refuse
 def ask(state: Coordinator, reason: Reason, *, leaf: str, now: float, policy: Policy) -> Verdict:
     """Whether a compaction for `reason` may start on the view that ends in `leaf`."""
     if policy == "manual" and reason not in ("manual", "model_switch"):
-        return Refuse("the compaction trigger is manual: send /compact, start anew with /new, or use a larger model")
+        return Refuse(
+            "the compaction trigger is manual: send /compact, start anew with /new, or use a larger model"
+        )
     if state.running is not None:
         return Wait(state.running)
     if state.hopeless == leaf and reason != "manual":
@@ -76,7 +78,9 @@ def accepted(state: Coordinator) -> Coordinator:
     """A model accepted a request: what was tried before has worked."""
     if not state.attempts:
         return state
-    return Coordinator(state.running, 1 if state.running else 0, state.failures, state.retry_at, state.hopeless)
+    return Coordinator(
+        state.running, 1 if state.running else 0, state.failures, state.retry_at, state.hopeless
+    )
 
 
 def committed(state: Coordinator) -> Coordinator:

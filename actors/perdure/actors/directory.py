@@ -30,7 +30,9 @@ class Directory:
         ref = self._refs.get(key)
         if ref is None:
             wake = partial(self._wake, key)
-            ref = self._refs[key] = self._services.kernel.actor(key, wake, restart=partial(self._crashed, key))
+            ref = self._refs[key] = self._services.kernel.actor(
+                key, wake, restart=partial(self._crashed, key)
+            )
         return ref
 
     @property

@@ -12,7 +12,7 @@ from perdure.actors.coordinator import Reason
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
 from perdure.edges.session.files import Held
-from perdure.edges.session.rewrite import StagedRewrite
+from perdure.edges.session.rewrite import Prepared
 from perdure.kernel.waiter import Waiter
 from perdure.records import Decision, Item, Items, Message, Usage
 
@@ -38,6 +38,13 @@ class Command(Mail):
 
     name: str
     argument: str
+    done: Waiter[str]
+
+
+class Note(Mail):
+    """A message that asks for no turn; `done` gets the id of its entry."""
+
+    message: Message
     done: Waiter[str]
 
 
@@ -131,10 +138,10 @@ class CompactionFailed(Mail):
 
 
 class Truncated(Mail):
-    """The truncation worker has a rewritten file ready (or `error`)."""
+    """The truncation worker has a rewritten file ready, or says why not."""
 
-    staged: StagedRewrite | None
-    error: BaseException | None = None
+    prepared: Prepared | None
+    why: str = ""
 
 
 # --- what the session hands out -------------------------------------------------------------------

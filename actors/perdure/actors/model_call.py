@@ -8,7 +8,17 @@ from __future__ import annotations
 from perdure.actors.messages import Snapshot, Tally
 from perdure.actors.services import Services, Timing
 from perdure.context.pipeline import Prepared
-from perdure.contracts import Answer, CallStarted, ModelEvent, Notice, Request, Said, TextDelta, ThinkingDelta, Thought
+from perdure.contracts import (
+    Answer,
+    CallStarted,
+    ModelEvent,
+    Notice,
+    Request,
+    Said,
+    TextDelta,
+    ThinkingDelta,
+    Thought,
+)
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
 
@@ -60,8 +70,6 @@ def _checked(answer: Answer) -> Answer:
     message = answer.message
     if message.stop == "error":
         raise ModelError("invalid", message.error or "the model refused")
-    if not message.content:
-        raise ModelError("empty", "the model returned nothing")
     return answer
 
 

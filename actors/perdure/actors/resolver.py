@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure.actors.prompting import agent_of, agent_settings, prompt_parts
 from perdure.context import environment
 from perdure.context.compaction.prompts import Instructions
@@ -41,12 +43,15 @@ class HostResolver:
         tools: Mapping[str, Tool],
         engine_of: Callable[[str], ContextEngine],
         workspace: Path | None = None,
+        shown_workspace: str | None = None,
+        models: Mapping[str, ModelInfo] | None = None,
         window: int | None = None,
         log: Callable[..., None] = lambda *_a, **_k: None,
     ) -> None:
         self._settings, self._folder, self._default = settings, folder, default
         self._factories, self._tools, self._engine_of = factories, tools, engine_of
         self._workspace, self._window, self._log = workspace, window, log
+        self._shown, self._known = shown_workspace, models or {}
         self._models: dict[str, Model] = {}
         self._reader = WorkspaceReader()
         self._engine: ContextEngine | None = None
@@ -57,6 +62,10 @@ class HostResolver:
             return self._workspace
         told = agent_settings(self._settings, key).workspace or self._settings.tools.workspace
         return Path(told).expanduser() if told else state_folder.make_workspace(self._folder, agent_of(key))
+
+    def shown_workspace(self, key: str) -> str:
+        """The workspace as prompts and headers name it."""
+        return self._shown if self._shown is not None else str(self.workspace(key))
 
     def model_for(self, key: str, ref: str | None) -> ModelInfo:
         for choice in (ref, agent_settings(self._settings, key).model):
@@ -70,7 +79,7 @@ class HostResolver:
     def model_info(self, ref: str) -> ModelInfo:
         if ref in (self._default.ref, self._default.id):
             return self._default
-        info = catalog.resolve(ref)
+        info = self._known.get(ref) or catalog.resolve(ref)
         if info.provider not in self._factories:
             known = ", ".join(sorted(self._factories))
             raise ConfigError(f"model {ref}: nothing here speaks to provider {info.provider!r} ({known} do)")
@@ -123,7 +132,7 @@ class HostResolver:
             kept_tail=told.compaction.keep_tokens or None,
         )
         specs = tuple(tool.spec for tool in self._tools.values())
-        snapshot = self._reader.read(self.workspace(key))
+        snapshot = replace(self._reader.read(self.workspace(key)), root=self.shown_workspace(key))
         parts = prompt_parts(key, snapshot, specs, model, lines, told, thinking)
         return environment.resolve(
             key,

@@ -33,6 +33,7 @@ from perdure.actors.messages import (
     Ingest,
     Mail,
     NextStep,
+    Note,
     Overflowed,
     Rested,
     Sleep,
@@ -47,9 +48,10 @@ from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
 from perdure.actors.turn import Turn
 from perdure.context.environment import Environment
+from perdure.context.pipeline import Scratch
 from perdure.contracts import Notice, Reply, TurnFinished, TurnStarted
 from perdure.edges.session.files import Held
-from perdure.errors import Closed, PerdureError, StorageFailed
+from perdure.errors import Busy, Closed, PerdureError, StorageFailed
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.jobs import Job
 from perdure.kernel.outcome import Cancelled, Failed, Returned, describe
@@ -71,7 +73,7 @@ class Session:
         self.turn = 0
         self.job: Job | None = None
         self.tally = Tally()
-        self.truncations = 0
+        self.scratch = Scratch()
         self.started = 0  # wall ms of the latest model call's end, for the cache's age
         self.stash: deque[Mail] = deque()
         self.closing: Close | None = None
@@ -91,7 +93,7 @@ class Session:
         files, now = self.services.files, self.services.clock.wall_ms()
         if files.exists(self.key):
             return files.open(self.key, now)
-        return files.create(self.key, str(self.services.resolver.workspace(self.key)), now)
+        return files.create(self.key, self.services.resolver.shown_workspace(self.key), now)
 
     def _opened(self, _job: Job, outcome: object) -> None:
         match outcome:
@@ -154,6 +156,8 @@ class Session:
                 self._turn_ended(mail)
             case Command():
                 commands.run(self, mail)
+            case Note():
+                self._note(mail)
             case Abort(done):
                 running = self.abort()
                 if done is not None:
@@ -184,6 +188,16 @@ class Session:
             case Wake():
                 pass
 
+    def _note(self, mail: Note) -> None:
+        """Between turns only: a message in the middle of a tool batch would break it."""
+        if self.state != "idle":
+            mail.done.fail(Busy("a turn is running: record it when the agent rests"))
+            return
+        try:
+            mail.done.set(self.transcript.append(mail.message).entry)
+        except PerdureError as error:
+            mail.done.fail(error)
+
     # --- the turn ---------------------------------------------------------------------------------
 
     def start_turn(self) -> None:
@@ -197,7 +211,7 @@ class Session:
         self.turn += 1
         self.state = "running"
         number = self.turn
-        turn = Turn(self.key, number, self.ref, self.services, self.tally)
+        turn = Turn(self.key, number, self.ref, self.services, self.tally, self.scratch)
         self.job = self.services.kernel.start(
             f"{self.key}#{number}", turn.run, on_end=lambda _job, out: self.ref.post(TurnEnded(number, out))
         )
@@ -245,7 +259,9 @@ class Session:
         if mail.accepted:
             self.started = self.services.clock.wall_ms()
             self.compacting.accepted(mail)
-        self.submit("ingest", Ingest(self.key, str(self.transcript.file.path), self.transcript.session_id, (item,)))
+        self.submit(
+            "ingest", Ingest(self.key, str(self.transcript.file.path), self.transcript.session_id, (item,))
+        )
         mail.done.set(item)
 
     def _turn_ended(self, mail: TurnEnded) -> None:
@@ -276,7 +292,13 @@ class Session:
         partial = (Text(self.tally.partial),) if self.tally.partial else ()
         kind: Literal["error", "aborted"] = "aborted" if stop == "aborted" else "error"
         message = Assistant(
-            partial, kind, info.provider, info.api, info.id, error=why, timestamp=self.services.clock.wall_ms()
+            partial,
+            kind,
+            info.provider,
+            info.api,
+            info.id,
+            error=why,
+            timestamp=self.services.clock.wall_ms(),
         )
         try:
             self.tally.entries.append(self.transcript.append(message).entry)
@@ -289,9 +311,7 @@ class Session:
     def finish(self, rested: Rested) -> None:
         """The agent rests: tell who waits, run the hooks, and take up what has come meanwhile."""
         t = self.tally
-        reply = Reply(
-            self.key, rested.text, rested.stop, t.steps, t.usage, tuple(t.entries), tuple(t.errors)
-        )
+        reply = Reply(self.key, rested.text, rested.stop, t.steps, t.usage, tuple(t.entries), tuple(t.errors))
         self.state = "idle"
         self.compacting.switch()
         self.letters.answer(reply)
@@ -316,6 +336,7 @@ class Session:
 
     def submit(self, pool: str, mail: Mail) -> bool:
         """Give a worker something to do; its answer comes back as mail of ours."""
+
         def back(outcome: object) -> None:
             match outcome:
                 case Returned(Mail() as answer):
@@ -357,6 +378,7 @@ class Session:
         """After a compaction the cache is cold anyway: bootstrap files are read again."""
         env = self.environment
         self.environment = self.services.resolver.environment(self.key, env.model, env.thinking)
+        self.scratch = Scratch()
 
     def abandon(self, error: BaseException) -> None:
         """This object is broken (a bug): let go of everything; the session begins anew from its file."""

@@ -34,6 +34,7 @@ class CallContext:
     """What one running tool may use."""
 
     session: str
+    call_id: str
     workspace: Path
     recall: Recall
     services: Services
@@ -71,7 +72,11 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
     if unparsable is not None:
         return bad_arguments(call.name, unparsable)
     context = CallContext(
-        turn.key, services.resolver.workspace(turn.key), SessionRecall(services, Path(view.file)), services
+        turn.key,
+        call.id,
+        services.resolver.workspace(turn.key),
+        SessionRecall(services, Path(view.file)),
+        services,
     )
     try:
         with services.clock.fail_after(services.timing.tool):
@@ -85,6 +90,4 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
 
 async def _append(turn: Turn, call: ToolCall, output: ToolOutput) -> None:
     now = turn.services.clock.wall_ms()
-    await turn.append(
-        ToolResult(call.id, call.name, output.content, output.is_error, output.details, now)
-    )
+    await turn.append(ToolResult(call.id, call.name, output.content, output.is_error, output.details, now))

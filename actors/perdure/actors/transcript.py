@@ -23,6 +23,7 @@ from perdure.edges.session.facts import (
     Settings,
 )
 from perdure.edges.session.ids import entry_id
+from perdure.edges.session.rewrite import Prepared, Truncated, commit
 from perdure.edges.session.tail import open_session
 from perdure.edges.session.writer import ForeignWrite, LocalSessionFile
 from perdure.errors import StorageFailed
@@ -37,7 +38,12 @@ class Transcript:
     """State of one awake session. `weigh` measures an item, for the running size of the view."""
 
     def __init__(
-        self, opened: Opened, file: LocalSessionFile, *, wall_ms: Callable[[], int], weigh: Callable[[Item], Measure]
+        self,
+        opened: Opened,
+        file: LocalSessionFile,
+        *,
+        wall_ms: Callable[[], int],
+        weigh: Callable[[Item], Measure],
     ) -> None:
         self.file, self._wall_ms, self._weigh, self._made = file, wall_ms, weigh, 0
         self.generation = 0  # rises when the view is switched; results made for an older one are dropped
@@ -56,10 +62,13 @@ class Transcript:
         self.calibration, self.covered_bytes = opened.calibration, opened.covered_bytes
         self.since_checkpoint = opened.since_checkpoint
         self.gaps, self.pins, self._resumed = opened.gaps, opened.pins, opened.resumed
+        self._take_places(opened)
+        self.size = sum(map(self._weigh, self.items), Measure())
+
+    def _take_places(self, opened: Opened) -> None:
         self._positions = {e.id: (e.start, e.end + 1) for e in opened.entries}
         self._order = [e.id for e in opened.entries]
         self.view_bytes = sum(e.end - e.start for e in opened.entries)
-        self.size = sum(map(self._weigh, self.items), Measure())
 
     # --- letters ----------------------------------------------------------------------------------
 
@@ -77,7 +86,9 @@ class Transcript:
     def hold(self, letter: Letter) -> Receipt:
         """A turn runs: the letter waits in an inbox entry, off the chain, content included."""
         entry, now = self._new_id(), self._wall_ms()
-        self._beside(lambda leaf: lines.inbox_line(entry, leaf, now, letter, self.session_id, self.file.epoch))
+        self._beside(
+            lambda leaf: lines.inbox_line(entry, leaf, now, letter, self.session_id, self.file.epoch)
+        )
         self.pending[letter.sender, letter.mid] = Pending(entry, letter)
         return Receipt(letter.key, letter.sender, letter.mid, entry)
 
@@ -117,7 +128,9 @@ class Transcript:
     def choose_model(self, provider: str, model: str) -> None:
         """Record a model switch."""
         entry, now = self._new_id(), self._wall_ms()
-        self._chain(entry, lambda leaf: lines.model_change_line(entry, leaf, now, provider, model, self.file.epoch))
+        self._chain(
+            entry, lambda leaf: lines.model_change_line(entry, leaf, now, provider, model, self.file.epoch)
+        )
         s = self.settings
         self.settings = Settings(provider, model, s.thinking, s.engine)
 
@@ -161,7 +174,9 @@ class Transcript:
         anchor = first_kept if kept else entry
         self._chain(
             entry,
-            lambda leaf: lines.compaction_line(entry, leaf, now, summary, anchor, tokens_before, record, proof),
+            lambda leaf: lines.compaction_line(
+                entry, leaf, now, summary, anchor, tokens_before, record, proof
+            ),
         )
         before = self.view_bytes
         self._forget_before(first_kept if kept else entry)
@@ -173,6 +188,15 @@ class Transcript:
         self.since_checkpoint = 0
         self.size = sum(map(self._weigh, self.items), Measure())
         return head
+
+    def truncate(self, prepared: Prepared) -> Truncated:
+        """Put the rewritten file in place. The view stays as it is; only places in the file change."""
+        report = commit(self.file, prepared)
+        if report.done:
+            opened = open_session(self.file.path)
+            self._take_places(opened)
+            self.covered_bytes = 0
+        return report
 
     def leave(self) -> None:
         """Before the session sleeps: a checkpoint where waking would have to read far."""
@@ -189,7 +213,9 @@ class Transcript:
     def _decisions_of(self, kept: list[Item]) -> tuple[Decision, ...]:
         names = {item.entry for item in kept}
         return tuple(
-            d for k, d in self.decisions.items() if k in names or (k[:5] == "call:" and k.split(":")[1] in names)
+            d
+            for k, d in self.decisions.items()
+            if k in names or (k[:5] == "call:" and k.split(":")[1] in names)
         )
 
     def _checkpoint(
@@ -230,7 +256,9 @@ class Transcript:
                 continue
             self.since_checkpoint += len(line)
             return ack, len(line)
-        raise StorageFailed(f"{self.file.path}: another program keeps writing to it: stop it, then send again")
+        raise StorageFailed(
+            f"{self.file.path}: another program keeps writing to it: stop it, then send again"
+        )
 
     def _take_in(self) -> None:
         """Ours goes behind the foreign leaf if that descends from ours, else behind its own parent."""

@@ -7,26 +7,30 @@ back to it, so a turn that dies, is aborted or overflows can be begun again from
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, Snapshot, Tally, TurnOutcome
 from perdure.actors.model_call import call_model
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
+from perdure.context.pipeline import Scratch
 from perdure.context.tokens import Estimator
 from perdure.contracts import Assembled, EngineContext
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Decision, Item, Items, Message, Text, ToolCall
+from perdure.records import Assistant, Decision, Item, Items, Message, Stop, Text, ToolCall
 
 
 class Turn:
     """One turn of one session. `number` fences its reports: the session refuses an older one's."""
 
-    def __init__(self, key: str, number: int, session: Ref, services: Services, tally: Tally) -> None:
-        self.key, self.number, self.session, self.services, self.tally = key, number, session, services, tally
+    def __init__(
+        self, key: str, number: int, session: Ref, services: Services, tally: Tally, scratch: Scratch
+    ) -> None:
+        self.key, self.number, self.session, self.services = key, number, session, services
+        self.tally, self.scratch = tally, scratch
 
     async def run(self) -> TurnOutcome:
         """Model ↔ tools until the model asks for no tool, fails for good, or the view must shrink."""
@@ -42,11 +46,13 @@ class Turn:
                     window = view.environment.model.window
                     return Overflowed(window, window, "provider", str(error))
                 return await self._give_up(view, str(error))
-            item = await self.append(answer.message, prepared.decisions, accepted=True, forecast=prepared.forecast)
+            item = await self.append(
+                answer.message, prepared.decisions, accepted=True, forecast=prepared.forecast
+            )
             self._count(answer.message)
             calls = tuple(b for b in answer.message.content if isinstance(b, ToolCall))
-            if not calls:
-                return Rested(_text(answer.message), "length" if answer.message.stop == "length" else "stop")
+            if not calls or answer.message.stop == "aborted":
+                return Rested(_text(answer.message), _rest(answer.message.stop))
             await run_batch(self, view, item.entry, calls, dict(answer.errors))
         return await self._give_up(view, f"stopped after {self.services.timing.max_steps} steps")
 
@@ -70,6 +76,7 @@ class Turn:
             hooks=(*self.services.hooks, *pipeline.HOOKS),
             estimator=Estimator(view.calibration, 0.08, 1) if view.calibration else None,
             cache_age=view.cache_age,
+            scratch=self.scratch,
         )
 
     async def _assemble(self, view: Snapshot, items: Items) -> Assembled:
@@ -80,7 +87,9 @@ class Turn:
             with services.clock.fail_after(services.timing.engine):
                 return await engine.assemble(context, items)
         except Exception as error:
-            services.log("engine.failed", session=self.key, engine=engine.info.id, method="assemble", error=repr(error))
+            services.log(
+                "engine.failed", session=self.key, engine=engine.info.id, method="assemble", error=repr(error)
+            )
             return Assembled(items)
 
     # --- reports to the session -------------------------------------------------------------------
@@ -94,7 +103,9 @@ class Turn:
         forecast: int = 0,
     ) -> Item:
         """Hand a message to the session; returns once it is in the file."""
-        item = await self._ask(lambda waiter: Append(self.number, message, waiter, decisions, accepted, forecast))
+        item = await self._ask(
+            lambda waiter: Append(self.number, message, waiter, decisions, accepted, forecast)
+        )
         assert isinstance(item, Item)
         self.tally.entries.append(item.entry)
         return item
@@ -120,6 +131,10 @@ class Turn:
         )
         self.tally.errors.append(why)
         return Rested(self.tally.partial, "error", why)
+
+
+def _rest(stop: Stop) -> Literal["stop", "length", "aborted"]:
+    return stop if stop in ("length", "aborted") else "stop"
 
 
 def _text(message: Assistant) -> str:

@@ -15,26 +15,33 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from perdure.context.boundary import insert_after_boundary
-from perdure.context.budget import Budget, measure_budget
 from perdure.context.changed import Changed, Decisions
 from perdure.context.environment import Environment
 from perdure.context.guard import guard
 from perdure.context.heartbeat import drop_silent_heartbeats
-from perdure.context.ledger import ledger
 from perdure.context.limit import limit
 from perdure.context.prune import prune
 from perdure.context.repair import repair
 from perdure.context.sanitize import sanitize
 from perdure.context.seal import seal
 from perdure.context.strip import strip
-from perdure.context.tokens import Estimator, Gauge, Measure, measure
+from perdure.context.tokens import Estimator, Gauge, Measure
 from perdure.context.validate import validate
-from perdure.context.wire import render
+from perdure.context.wire import Memo, render
 from perdure.contracts import Assembled
 from perdure.records import Decision, Items, LedgerLine, Record
 
 
-class HookContext(Record):
+class Scratch:
+    """What one session keeps between its requests, so that a step costs the tail that changed."""
+
+    __slots__ = ("gauge", "memo")
+
+    def __init__(self) -> None:
+        self.gauge, self.memo = Gauge(), Memo()
+
+
+class HookContext(Record, gc=True):
     """What a `transform_context` hook may look at."""
 
     environment: Environment
@@ -43,22 +50,24 @@ class HookContext(Record):
     estimator: Estimator
     fixed_tokens: int
     cache_age: float | None = None
+    gauge: Gauge = Gauge()
 
 
 TransformContext: TypeAlias = Callable[[Items, HookContext], Changed]
 
 
 class Prepared(Record):
-    """One request: the provider's whole body, its size by our estimator, and the account of it."""
+    """One request: the provider's whole body, its size, and what was done to make it.
+
+    `tokens` is the careful estimate, `forecast` the likeliest size, which real usage is compared with.
+    """
 
     body: bytes
     tokens: int
     forecast: int
-    max_tokens: int
     items: Items
-    ledger: tuple[LedgerLine, ...]
+    lines: tuple[LedgerLine, ...]
     decisions: tuple[Decision, ...]
-    budget: Budget
 
 
 def history(items: Items, env: Environment, decided: Decisions) -> Changed:
@@ -83,17 +92,20 @@ def request(
     hooks: tuple[TransformContext, ...],
     estimator: Estimator | None = None,
     cache_age: float | None = None,
+    scratch: Scratch | None = None,
 ) -> Prepared:
     """From an engine's answer to the wire. Raises `ContextOverflow` where the view must shrink first."""
-    estimator = estimator or Estimator()
+    estimator, scratch = estimator or Estimator(), scratch or Scratch()
     addition = estimator.text(assembled.addition) if assembled.addition else 0
-    context = HookContext(env, decided, unseen, estimator, env.fixed_tokens + addition, cache_age)
+    context = HookContext(
+        env, decided, unseen, estimator, env.fixed_tokens + addition, cache_age, scratch.gauge
+    )
     done = Changed(assembled.messages, stage.lines, stage.decisions, stage.thinking)
     for hook in hooks:
         done = done.then(bound(hook, context))
     thinking = env.thinking if done.thinking else "off"
     done = done.then(lambda now: seal(now, env.policy, env.model, thinking=thinking, decided=decided))
-    return _sealed(done, assembled, context)
+    return _sealed(done, assembled, context, scratch.memo)
 
 
 def pruning(items: Items, context: HookContext) -> Changed:
@@ -105,6 +117,7 @@ def pruning(items: Items, context: HookContext) -> Changed:
         cache_age=context.cache_age,
         decided=context.decided,
         unseen=context.unseen,
+        gauge=context.gauge,
     )
 
 
@@ -117,7 +130,7 @@ def guarding(items: Items, context: HookContext) -> Changed:
         estimator=context.estimator,
         decided=context.decided,
         unseen=context.unseen,
-        gauge=Gauge(),
+        gauge=context.gauge,
     )
 
 
@@ -129,28 +142,34 @@ def bound(hook: TransformContext, context: HookContext) -> Callable[[Items], Cha
     return lambda items: hook(items, context)
 
 
-def _sealed(done: Changed, assembled: Assembled, context: HookContext) -> Prepared:
-    env, estimator = context.environment, context.estimator
-    size = sum((measure(item.message) for item in done.items), Measure())
-    tokens = context.fixed_tokens + estimator.tokens(size)
-    room = max(1, min(env.output_cap, env.limits.window - context.fixed_tokens - estimator.upper(size)))
+def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Memo) -> Prepared:
+    env, estimator, fixed = context.environment, context.estimator, context.fixed_tokens
+    size = total(done.items, context.gauge)
     body = render(
         done.items,
         system=insert_after_boundary(env.system, assembled.addition),
         tools=env.tools,
         model=env.model,
         policy=env.policy,
-        max_tokens=room,
+        max_tokens=max(1, min(env.output_cap, env.limits.window - fixed - estimator.upper(size))),
         thinking_level=env.thinking if done.thinking else "off",
         retention=env.retention,
+        memo=memo,
     )
     return Prepared(
         body=body,
-        tokens=tokens,
-        forecast=context.fixed_tokens + estimator.forecast(size),
-        max_tokens=room,
+        tokens=fixed + estimator.tokens(size),
+        forecast=fixed + estimator.forecast(size),
         items=done.items,
-        ledger=ledger(done.items, done.lines, estimator, context.unseen),
+        lines=done.lines,
         decisions=tuple(d for d in done.decisions if context.decided.get(d.key) != d),
-        budget=measure_budget(done.items, env, estimator, context.fixed_tokens),
     )
+
+
+def total(items: Items, gauge: Gauge) -> Measure:
+    """The size of a whole view."""
+    seed = content = raw = 0
+    for item in items:
+        size = gauge.measure(item)
+        seed, content, raw = seed + size.seed, content + size.content, raw + size.raw
+    return Measure(seed, content, raw)
