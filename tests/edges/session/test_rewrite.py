@@ -308,3 +308,11 @@ def test_every_branch_shows_the_same_and_every_entry_can_be_read(tmp_path_factor
 
 def leaf_ids(found):
     return [found.nodes[at].id for at in leaves(found.graph)]
+
+
+def test_an_old_version_is_left_to_its_migration(path):
+    file = put(path, *PLAIN)
+    path.write_bytes(path.read_bytes().replace(b'"version":3', b'"version":1'))
+    before = path.read_bytes()
+    assert "version 1" in cut(file).reason
+    assert path.read_bytes() == before

@@ -85,6 +85,8 @@ def prepare(
     Raises `UnreadableFile`, `StorageFailed`, `Fenced`.
     """
     loaded = load(file.path)
+    if loaded.header.version < 3:
+        return Truncated(False, f"version {loaded.header.version}: it is migrated when opened for writing")
     bridges = loaded.graph.bridges
     plan = truncation.plan(loaded.nodes, ties_of(loaded), bridges)
     if plan.reason:
