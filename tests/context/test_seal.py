@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from helpers_messages import OPUS, SONNET
 from helpers_strict import complaints
-from perdure.context.changed import Decisions, as_decisions
+from perdure.context.changed import Changed, Decisions, as_decisions
 from perdure.context.heartbeat import drop_silent_heartbeats
 from perdure.context.limit import limit
 from perdure.context.policy import policy_for
@@ -121,19 +121,30 @@ LEVELS = st.sampled_from(["off", "low", "high"])
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def prepared(history: Items, model: ModelInfo, level: str, decided: Decisions, turns: int = 0):
+def prepared(
+    history: Items,
+    model: ModelInfo,
+    level: str,
+    decided: Decisions,
+    turns: int = 0,
+    unseen: frozenset[str] | None = None,
+) -> Changed:
     """All safety steps in their order, then the seal; as the pipeline runs them."""
     policy = policy_for(model)
-    done = strip(history).then(lambda now: sanitize(now, policy, model, thinking=level, decided=decided))
+    done = strip(history).then(
+        lambda now: sanitize(now, policy, model, thinking=level, decided=decided, unseen=unseen)
+    )
     done = done.then(lambda now: validate(now, policy))
     done = done.then(drop_silent_heartbeats)
     done = done.then(lambda now: limit(now, turns, decided))
-    done = done.then(lambda now: repair(now, decided=decided))
+    done = done.then(lambda now: repair(now, decided=decided, unseen=unseen))
     on = level if done.thinking else "off"
-    return done.then(lambda now: seal(now, policy, model, thinking=on, decided=decided))
+    return done.then(lambda now: seal(now, policy, model, thinking=on, decided=decided, unseen=unseen))
 
 
-def body_of(done, model: ModelInfo, level: str, *, max_tokens: int = 8000, memo: Memo | None = None) -> bytes:
+def body_of(
+    done: Changed, model: ModelInfo, level: str, *, max_tokens: int = 8000, memo: Memo | None = None
+) -> bytes:
     return render(
         done.items,
         system="You are perdure.\n<!-- PERDURE_CACHE_BOUNDARY -->\nRuntime: test",
@@ -212,3 +223,30 @@ def test_a_memo_never_changes_the_bytes(history, more, model):
     for grown in (history, history + more, history[:3] + more):
         done = prepared(grown, model, "off", {})
         assert body_of(done, model, "off", memo=memo) == body_of(done, model, "off")
+
+
+GROWTH = st.lists(MESSAGES.filter(lambda message: not isinstance(message, Summary)), max_size=6)
+
+
+@SLOW
+@given(HISTORIES, GROWTH, MODELS, LEVELS)
+def test_messages_that_come_later_never_change_the_bytes_of_earlier_ones(history, later, model, level):
+    more = tuple(Item(f"later{n}", message) for n, message in enumerate(later))
+    first = prepared(history, model, level, {})
+    decided = as_decisions(first.decisions)
+    second = prepared(history + more, model, level, decided, unseen=frozenset(item.entry for item in more))
+    one, two = (json.loads(body_of(done, model, level)) for done in (first, second))
+    # Exceptions, each by its own rule: thinking turned off or on; the floor of images moved; thinking
+    # from before a compaction goes when its tool loop closes.
+    moved = any(decision.key == "images" for decision in second.decisions)
+    compacted = level != "off" and any(isinstance(item.message, Summary) for item in history)
+    if one.get("thinking") != two.get("thinking") or moved or compacted:
+        return
+    blocks, grown = ([unmarked(b, m) for m in each["messages"] for b in m["content"]] for each in (one, two))
+    if first.items[-1].entry == "":
+        blocks.pop()  # the line that stands for the user's next one
+    assert grown[: len(blocks)] == blocks
+
+
+def unmarked(block: dict[str, object], message: dict[str, object]) -> tuple[object, dict[str, object]]:
+    return message["role"], {key: value for key, value in block.items() if key != "cache_control"}

@@ -52,7 +52,11 @@ _Answer = Literal["real", "error", "synthetic", "none"]
 
 
 def repair(
-    items: Items, *, decided: Decisions = NOTHING_DECIDED, covered: Container[str] | None = None
+    items: Items,
+    *,
+    decided: Decisions = NOTHING_DECIDED,
+    covered: Container[str] | None = None,
+    unseen: Container[str] | None = None,
 ) -> Changed:
     """The items with every call of every turn paired.
 
@@ -61,7 +65,7 @@ def repair(
     calls inside the latest compaction, where known; without it, results that stand between a leading
     summary and the first assistant message are taken to be theirs.
     """
-    work = _Repair(decided, covered, items)
+    work = _Repair(decided, covered, unseen, items)
     at = 0
     while at < len(items):
         at = work.turn(items, at)
@@ -104,10 +108,16 @@ _SYNTHETIC_TEXT = Text(SYNTHETIC)
 class _Repair:
     """One pass over a history. `answered` says how the latest call of each id was answered."""
 
-    __slots__ = ("answered", "covered", "decided", "decisions", "head", "lines", "out")
+    __slots__ = ("answered", "covered", "decided", "decisions", "head", "lines", "out", "unseen")
 
-    def __init__(self, decided: Decisions, covered: Container[str] | None, items: Items) -> None:
-        self.decided, self.covered = decided, covered
+    def __init__(
+        self,
+        decided: Decisions,
+        covered: Container[str] | None,
+        unseen: Container[str] | None,
+        items: Items,
+    ) -> None:
+        self.decided, self.covered, self.unseen = decided, covered, unseen
         self.head = bool(items) and type(items[0].message) is Summary
         self.answered: dict[str, _Answer] = {}
         self.out: list[Item] = []
@@ -149,7 +159,8 @@ class _Repair:
             result = item.message
             if type(result) is not ToolResult or result.call_id != call.id or not result.tool.strip():
                 return False
-            if f"call:{entry}:{n}" in self.decided and not is_synthetic(result):
+            kept = self.decided.get(f"call:{entry}:{n}")
+            if kept is not None and not _keeps(item, kept):
                 return False
         if len({call.id for call in calls}) != len(calls):
             return False
@@ -243,17 +254,29 @@ class _Batch:
                 self.other(item)
 
     def choose(self, n: int, call: ToolCall, twins: bool) -> Item | None:
-        """The stored result for one call: a real one before a failed one, else the first."""
+        """The stored result for one call: a real one before a failed one, else the first.
+
+        What a request has shown stays, though: a placeholder, and a failed result.
+        """
         waiting = self.pending[call.id]
-        if f"call:{self.entry}:{n}" in self.work.decided:
-            best = next((item for item in waiting if _synthetic(item)), None)
-        elif twins:
-            best = waiting[0] if waiting else None
-        else:
-            best = next((item for item in waiting if not _failed(item)), waiting[0] if waiting else None)
+        best = waiting[0] if waiting else None
+        kept = self.work.decided.get(f"call:{self.entry}:{n}")
+        if kept is not None:
+            best = next((item for item in waiting if _keeps(item, kept)), None)
+        elif best is not None and _failed(best) and not twins:
+            real = next((item for item in waiting if not _failed(item)), best)
+            if self.was_shown(best, real):
+                key = f"call:{self.entry}:{n}"
+                self.work.decisions.append(Decision(key, "synthesised", value=best.entry))
+            else:
+                best = real
         if best is not None:
             waiting.remove(best)
         return best
+
+    def was_shown(self, failed: Item, real: Item) -> bool:
+        unseen = self.work.unseen
+        return unseen is not None and real.entry in unseen and failed.entry not in unseen
 
     def report_moves(self, chosen: list[Item]) -> None:
         """A line for every result that now stands before something it was stored behind."""
@@ -307,6 +330,11 @@ def _said(name: str) -> str:
 
 def _synthetic(item: Item) -> bool:
     return type(item.message) is ToolResult and is_synthetic(item.message)
+
+
+def _keeps(item: Item, kept: Decision) -> bool:
+    """Whether this is the result that the decision speaks of: a stored one by its entry, else ours."""
+    return item.entry == kept.value and (bool(kept.value) or _synthetic(item))
 
 
 def _failed(item: Item) -> bool:

@@ -61,17 +61,18 @@ def sanitize(
     thinking: bool | str = True,
     decided: Decisions = NOTHING_DECIDED,
     covered: Container[str] | None = None,
+    unseen: Container[str] | None = None,
 ) -> Changed:
     """All sanitising steps in their order; see the module.
 
     `thinking`: whether the request asks for it, or its level. Where it doesn't, none is sent; where
-    `.thinking` of the outcome is false, it must not ask. `covered`: see `repair`.
+    `.thinking` of the outcome is false, it must not ask. `covered`, `unseen`: see `repair`.
     """
     on = asked(model, thinking)
     done = contents(items, policy, model)
     done = done.then(lambda now: old_images(now, policy, decided))
     if policy.pairing:
-        done = done.then(lambda now: repair(now, decided=decided, covered=covered))
+        done = done.then(lambda now: repair(now, decided=decided, covered=covered, unseen=unseen))
     done = done.then(lambda now: settle(now, model, policy, on=on))
     return done.then(lambda now: normalise(now, policy, decided))
 

@@ -29,6 +29,7 @@ def seal(
     thinking: bool | str = True,
     decided: Decisions = NOTHING_DECIDED,
     covered: Container[str] | None = None,
+    unseen: Container[str] | None = None,
 ) -> Changed:
     """Items that `wire.render` can take as they are.
 
@@ -37,7 +38,7 @@ def seal(
     """
 
     def clean(now: Items, on: bool | str) -> Changed:
-        return sanitize(now, policy, model, thinking=on, decided=decided, covered=covered)
+        return sanitize(now, policy, model, thinking=on, decided=decided, covered=covered, unseen=unseen)
 
     done = strip(items).then(lambda now: clean(now, thinking))
     if not done.thinking:
