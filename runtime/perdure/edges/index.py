@@ -1,0 +1,218 @@
+"""`SessionIndex`: what is in which session file, in SQLite beside the files. Never the truth.
+
+Deleting it, or finding it damaged or of another version, costs a scan (`rebuild`). It answers what would
+need every file to be opened: lists, the next timers, unfinished work after a restart, and message ids
+older than those a session file remembers itself. Calls block (run them through the I/O policy) and may
+come from any thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from perdure.edges.session.facts import Seen
+from perdure.errors import StorageFailed
+from perdure.records import Record
+
+VERSION = 1
+_SCHEMA = """
+create table sessions (
+    key text primary key, path text not null, size integer not null, mtime_ns integer not null,
+    entries integer, updated integer not null, next_timer integer, open_turn integer not null,
+    pending integer not null
+) without rowid;
+create index timers on sessions (next_timer) where next_timer is not null;
+create index unfinished on sessions (key) where open_turn or pending;
+create table seen (
+    session text not null, sender text not null, mid text not null, entry text not null,
+    primary key (session, sender, mid)
+) without rowid;
+"""
+_PUT = "insert or replace into sessions values (?,?,?,?,?,?,?,?,?)"
+
+
+class Row(Record):
+    """One session. Times in milliseconds since 1970; `entries` is `None` where they were not counted.
+
+    `open_turn`: a turn was running when this was written; `pending`: letters that wait.
+    """
+
+    key: str
+    path: str
+    size: int
+    mtime_ns: int
+    entries: int | None = None
+    updated: int = 0
+    next_timer: int | None = None
+    open_turn: bool = False
+    pending: int = 0
+
+
+class SessionIndex:
+    """Opens or makes the index. `fresh`: there was none of use, `rebuild` should follow."""
+
+    def __init__(self, path: Path, *, sync: bool = True) -> None:
+        self.path, self._sync = path, sync
+        self._lock = Lock()
+        self.fresh = False
+        try:
+            self._db = self._open()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and not path.exists():
+                raise StorageFailed(f"{path}: the index can't be made ({error})") from None
+            self._drop()
+            self._db = self._open()
+
+    # --- sessions ---------------------------------------------------------------------------------
+
+    def put(self, *rows: Row) -> None:
+        """Insert or replace rows."""
+        with self._writing() as db:
+            db.executemany(_PUT, map(_values, rows))
+
+    def get(self, key: str) -> Row | None:
+        """The row of a session."""
+        return next(self._rows("where key = ?", _text(key)), None)
+
+    def rows(self) -> list[Row]:
+        """All sessions, the one that changed last first."""
+        return list(self._rows("order by updated desc, key"))
+
+    def unfinished(self) -> list[Row]:
+        """Sessions with an open turn or waiting letters: what a restart goes on with."""
+        return list(self._rows("where open_turn or pending order by updated, key"))
+
+    def due(self, now_ms: int) -> list[Row]:
+        """Sessions whose timer has come, earliest first."""
+        return list(self._rows("where next_timer <= ? order by next_timer, key", now_ms))
+
+    def next_timer(self) -> int | None:
+        """When the earliest timer comes."""
+        with self._reading() as db:
+            found: int | None = db.execute("select min(next_timer) from sessions").fetchone()[0]
+        return found
+
+    def remove(self, key: str, session: str | None = None) -> None:
+        """Forget a session; with its header's id the message ids, too."""
+        with self._writing() as db:
+            db.execute("delete from sessions where key = ?", (_text(key),))
+            if session is not None:
+                db.execute("delete from seen where session = ?", (_text(session),))
+
+    # --- message ids ------------------------------------------------------------------------------
+
+    def remember(self, session: str, seen: Iterable[Seen]) -> None:
+        """Keep message ids of a session (the header's id) beyond what its file remembers."""
+        rows = [(_text(session), _text(s.sender), _text(s.mid), _text(s.entry)) for s in seen]
+        with self._writing() as db:
+            db.executemany("insert or replace into seen values (?,?,?,?)", rows)
+
+    def seen(self, session: str, sender: str, mid: str) -> str | None:
+        """The entry that a message became, if it is known here."""
+        query = "select entry from seen where session = ? and sender = ? and mid = ?"
+        with self._reading() as db:
+            found = db.execute(query, (_text(session), _text(sender), _text(mid))).fetchone()
+        return None if found is None else _back(found[0])
+
+    # --- whole ------------------------------------------------------------------------------------
+
+    def rebuild(self, rows: Iterable[Row]) -> int:
+        """Replace all sessions by what a scan found; message ids are kept. Returns their number."""
+        with self._writing() as db:
+            db.execute("delete from sessions")
+            db.executemany(_PUT, map(_values, rows))
+            count: int = db.execute("select count(*) from sessions").fetchone()[0]
+        self.fresh = False
+        return count
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._db.close()
+
+    def _open(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=5.0)
+        try:
+            version = db.execute("pragma user_version").fetchone()[0]
+            db.execute("pragma journal_mode = wal")
+            db.execute(f"pragma synchronous = {'normal' if self._sync else 'off'}")
+            if version != VERSION:
+                if db.execute("select count(*) from sqlite_master").fetchone()[0]:
+                    raise sqlite3.DatabaseError("another version")
+                db.executescript(f"begin; {_SCHEMA} pragma user_version = {VERSION}; commit;")
+                os.chmod(self.path, 0o600)
+                self.fresh = True
+            elif db.execute("pragma quick_check").fetchone()[0] != "ok":
+                raise sqlite3.DatabaseError("damaged")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _drop(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._reading() as db:
+            db.execute("begin immediate")
+            try:
+                yield db
+            except BaseException:
+                db.execute("rollback")
+                raise
+            db.execute("commit")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._lock:
+                yield self._db
+        except sqlite3.Error as error:
+            raise StorageFailed(
+                f"{self.path}: the index failed ({error}): delete it, it is rebuilt"
+            ) from None
+
+    def _rows(self, clause: str, *arguments: object) -> Iterator[Row]:
+        with self._reading() as db:
+            found = db.execute(f"select * from sessions {clause}", arguments).fetchall()
+        return map(_row, found)
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    key, path, size, mtime_ns, entries, updated, next_timer, turn, pending = values
+    return Row(_back(key), _back(path), size, mtime_ns, entries, updated, next_timer, bool(turn), pending)
+
+
+def _values(row: Row) -> tuple[Any, ...]:
+    return (
+        _text(row.key),
+        _text(row.path),
+        row.size,
+        row.mtime_ns,
+        row.entries,
+        row.updated,
+        row.next_timer,
+        row.open_turn,
+        row.pending,
+    )
+
+
+def _text(text: str) -> str | bytes:
+    """SQLite's texts take no lone surrogates; bytes they are then."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _back(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
