@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from perdure.context.compaction.redact import has_secret
+from perdure.context.compaction.redact import has_secret, redact
 from perdure.context.results import text_of
 from perdure.context.tokens import Estimator
 from perdure.records import (
@@ -48,12 +48,19 @@ _SHAPES = re.compile(
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:T|$)")
 _TRAIL = ".,;:!?)]}'\"*"
 _LONGEST = 512
-_SCANNED = 200_000
+_SCANNED = 60_000
 """Characters of one text that are scanned, half at each end: a 10 MB log isn't read for every port."""
+
+_PIECE = re.compile(rf"[^{_STOP}]+")
+_TELLING = re.compile(r"[0-9/.:#@\\]")
+"""Every identifier holds one of these: words without are prose and never looked at."""
+
+_ENOUGH = 4
+"""Once the sources gave so many times more names than fit, older results aren't read any more."""
 
 
 class Found(Record):
-    """Identifiers of a range, best first. `left` could not be carried; `recall` finds them."""
+    """Identifiers of a range, best first. `left` (at least so many) could not be carried."""
 
     carried: tuple[str, ...]
     left: int = 0
@@ -64,11 +71,19 @@ def extract(text: str) -> tuple[str, ...]:
     if len(text) > _SCANNED:
         text = f"{text[: _SCANNED // 2]}\n{text[-_SCANNED // 2 :]}"
     seen: dict[str, None] = {}
-    for found in _SHAPES.finditer(text):
-        name = found[0].rstrip(_TRAIL)
-        if 1 < len(name) <= _LONGEST and not _ordinary(found.lastgroup, name):
-            seen.setdefault(name)
-    return tuple(name for name in seen if not has_secret(name))
+    for piece in dict.fromkeys(_PIECE.findall(text)):
+        if len(piece) > 1 and _TELLING.search(piece):
+            for found in _SHAPES.finditer(piece):
+                name = found[0].rstrip(_TRAIL)
+                if 1 < len(name) <= _LONGEST and not _ordinary(found.lastgroup, name):
+                    seen.setdefault(name)
+    return _open(text, seen) if seen and has_secret(text) else tuple(seen)
+
+
+def _open(text: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Of names in a text that holds secrets, those that still stand there once these are left out."""
+    clean = redact(text)
+    return tuple(name for name in names if not has_secret(name) and contains(clean, name))
 
 
 def _ordinary(kind: str | None, name: str) -> bool:
@@ -107,12 +122,15 @@ def _word(char: str) -> bool:
 def collect(covered: Items, previous: str, *, budget: int, estimator: Estimator) -> Found:
     """The identifiers of a range that a share of the window can carry, ranked; newest first within."""
     ranked: dict[str, None] = {}
+    enough = _ENOUGH * budget // 4
     sources = [_texts(item.message) for item in reversed(covered)]
     for rank in range(4):
         if rank == 1:  # what earlier summaries carried was chosen by the same rule
             for name in extract(previous):
                 ranked.setdefault(name)
         for source in sources:
+            if rank > 1 and len(ranked) > enough:
+                break
             for text in source.get(rank, ()):
                 for name in extract(text):
                     ranked.setdefault(name)
