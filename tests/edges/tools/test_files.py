@@ -128,7 +128,7 @@ def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(root: Path,
     (root / "d" / "secret").write_text("inner")
     checked = locate(root, "d/secret")
     assert checked == ("d", "secret")
-    stop, refused = threading.Event(), 0
+    stop = threading.Event()
 
     def swap() -> None:
         while not stop.is_set():
@@ -145,11 +145,12 @@ def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(root: Path,
                 with open_file(root, "d/secret") as file:
                     assert file.read() == b"inner"
             except Refused:
-                refused += 1
+                pass  # the link was there, and was not followed
     finally:
         stop.set()
         attacker.join()
-    assert refused < 600
+    with open_file(root, "d/secret") as file:
+        assert file.read() == b"inner"
     assert (outside / "secret").read_text() == "the secret"
     assert sorted(p.name for p in outside.iterdir()) == ["secret"]
 
