@@ -2,8 +2,10 @@ import json
 import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from helpers_files import HEADER, FakeGrant, entry
+from helpers_files import HEADER, FakeGrant, child, entry
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.facts import Facts
 from perdure.edges.session.files import SessionFiles
@@ -215,3 +217,68 @@ def test_version_three_is_not_touched_by_opening(tmp_path):
     room.open(KEY, NOW).close(handover=False)
     assert path.read_bytes() == HEADER + entry(0)
     assert os.listdir(path.parent) == [path.name]
+
+
+# --- crashes and bad places -----------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 10_000), st.integers(0, 3))
+def test_a_crash_at_any_byte_loses_no_whole_line_and_doubles_none(tmp_path_factory, count, where, late):
+    tmp_path = tmp_path_factory.mktemp("crash")
+    held = files(tmp_path, 1).create(KEY, "/w", NOW)
+    ends, up = [held.file.size], None
+    for n in range(count):
+        ends.append(held.file.append([ours(f"e{n}", up, 1)]).size)
+        up = f"e{n}"
+    cut = ends[0] + where % (ends[-1] - ends[0] + 1)
+    os.truncate(held.file.path, cut)
+    held.lock.release()
+    again = files(tmp_path, 2, clean=False).open(KEY, NOW)
+    whole = [f"e{n}" for n in range(count) if ends[n + 1] - 1 <= cut]
+    assert [item.entry for item in again.opened.items] == whole
+    for n in range(late):
+        again.file.append([ours(f"n{n}", f"n{n - 1}" if n else again.opened.leaf, 2)])
+    after = load(again.file.path)
+    assert [node.id for node in after.branch()] == [*whole, *(f"n{n}" for n in range(late))]
+    assert len(after.graph.by_id) == len(after.nodes)
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from helpers_files import FakeGrant
+from perdure.edges.session.files import SessionFiles
+from perdure.errors import StorageFailed
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+room = SessionFiles(Path(sys.argv[1]), FakeGrant(), sync=False)
+for work in (lambda: room.create("agent:main:new", "/w", 0), lambda: room.open("agent:main:cli:dm:local", 0)):
+    try:
+        work()
+    except StorageFailed as error:
+        print(error)
+"""
+
+
+def test_a_folder_without_write_rights_gets_one_clear_line_each(tmp_path):
+    files(tmp_path).create(KEY, "/w", NOW).close(handover=False)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o5 != 0o5 and folder.owner() == tmp_path.owner():
+            folder.chmod(0o755)
+    for folder in ("sessions", "sessions/main"):
+        (tmp_path / folder).chmod(0o555)
+    told = child(READ_ONLY, str(tmp_path)).splitlines()
+    (tmp_path / "sessions" / "main").chmod(0o755)
+    assert len(told) == 2
+    assert all("Permission denied" in line for line in told)
+
+
+def test_ids_of_one_ownership_never_repeat_whatever_sleeps_in_between(tmp_path):
+    room, made = files(tmp_path), []
+    room.create(KEY, "/w", NOW).close(handover=False)
+    for _ in range(3):
+        held = room.open(KEY, NOW)
+        made += [held.ids.entry(NOW), held.ids.entry(NOW)]
+        held.close(handover=False)
+    assert len(set(made)) == 6

@@ -38,11 +38,16 @@ class Listed(Record):
 
 @dataclass(slots=True)
 class Held:
-    """A session file in our hands: the writer, what waking yields, and the lock to keep fresh."""
+    """A session file in our hands: the writer, what waking yields, and the lock to keep fresh.
+
+    `ids` makes the ids of new entries: one counter for the whole ownership, so that no sleep and no clock
+    can make two alike.
+    """
 
     file: LocalSessionFile
     opened: Opened
     lock: SessionLock
+    ids: Ids
 
     def close(self, *, handover: bool) -> None:
         """Let go of file and lock (sleep, stop)."""
@@ -74,7 +79,7 @@ class SessionFiles:
         self._grant, self._sync = grant, sync
         self._node, self._boot = node, boot
         self._outgrow, self._on_foreign = outgrow, on_foreign
-        self._ids = Ids(grant.token)
+        self.ids = Ids(grant.token)
         self._taken: set[int] = set()  # inodes made by take-overs of this ownership
 
     # --- names ------------------------------------------------------------------------------------
@@ -99,9 +104,13 @@ class SessionFiles:
         for folder, _, names in os.walk(self.root):
             for name in names:
                 path = Path(folder, name)
-                if name.endswith(keys.SUFFIX) and "." not in name[: -len(keys.SUFFIX)]:
+                if not name.endswith(keys.SUFFIX) or "." in name[: -len(keys.SUFFIX)]:
+                    continue
+                try:
                     status = path.stat()
-                    yield Listed(self.key(path), os.fspath(path), status.st_size, status.st_mtime_ns)
+                except FileNotFoundError:
+                    continue  # deleted while we looked
+                yield Listed(self.key(path), os.fspath(path), status.st_size, status.st_mtime_ns)
 
     def earlier(self, key: str) -> tuple[Path, ...]:
         """Files that `/new` put aside, oldest first."""
@@ -114,7 +123,7 @@ class SessionFiles:
     def create(self, key: str, cwd: str, now_ms: int, parent_session: str | None = None) -> Held:
         """A new session file with its header. `UsageError` if there is one; `Locked`, `StorageFailed`."""
         path = self.path(key)
-        header = lines.header_line(self._ids.session(now_ms, key), now_ms, cwd, parent_session)
+        header = lines.header_line(self.ids.session(now_ms, key), now_ms, cwd, parent_session)
         lock = SessionLock(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -150,7 +159,7 @@ class SessionFiles:
     def renew(self, key: str, cwd: str, now_ms: int) -> Held:
         """`/new`: put the session's file aside (close it first) and begin one that names it as parent."""
         path = self.path(key)
-        aside = path.with_name(f"{path.name[: -len(keys.SUFFIX)]}.{self._ids.entry(now_ms)}{keys.SUFFIX}")
+        aside = path.with_name(f"{path.name[: -len(keys.SUFFIX)]}.{self.ids.entry(now_ms)}{keys.SUFFIX}")
         try:
             _move_with_segments(path, aside)
         except FileNotFoundError:
@@ -187,7 +196,7 @@ class SessionFiles:
                     f"{self._grant.token}: a later host owns it"
                 )
             self._outgrow(opened.epoch)
-            self._ids.epoch = self._grant.token
+            self.ids.epoch = self._grant.token
         return opened
 
     def _needs_take_over(self, opened: Opened) -> bool:
@@ -201,7 +210,7 @@ class SessionFiles:
         held = self._held(path, opened, lock)
         if not (opened.entries and opened.entries[-1].type == "compaction"):  # nothing of ours follows one
             epoch = self._grant.token
-            entry = self._ids.entry(now_ms)
+            entry = self.ids.entry(now_ms)
             line = lines.owner_line(entry, opened.leaf, now_ms, epoch, epoch, self._node, self._boot)
             ack = held.file.append((line,))
             held.opened = replace(opened, size=ack.size, epoch=epoch)
@@ -215,7 +224,7 @@ class SessionFiles:
         file = LocalSessionFile(
             path, self._grant, size=opened.size, inode=opened.inode, sync=self._sync, on_foreign=report
         )
-        return Held(file, opened, lock)
+        return Held(file, opened, lock, self.ids)
 
     def _write_new(self, path: Path, header: bytes) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
