@@ -17,7 +17,6 @@ from typing import BinaryIO
 from perdure.records import Record
 
 _COPY = 1 << 22
-_MARK = ".perdure-old."
 
 
 class Swapped(Record):
@@ -59,19 +58,14 @@ def stage(
 
 def commit(path: Path, old_fd: int, staged: Staged, *, sync: bool) -> Swapped:
     """Put the staged file in the place of `path`, then carry over what the old inode got meanwhile."""
-    kept = path.with_name(f"{path.name[:180]}{_MARK}{staged.base:x}.{staged.size:x}")
-    kept.unlink(missing_ok=True)
-    try:
-        os.link(path, kept)
-    except OSError:
-        pass  # a file system without links: only a crash of both writers at once could lose the tail
+    _remember(path, staged)
     os.rename(staged.temp, path)
     if sync:
         sync_folder(path.parent)
     new_fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     try:
         late = _carry(old_fd, staged.base, new_fd, sync=sync)
-        kept.unlink(missing_ok=True)
+        _forget(path)
         status = os.fstat(new_fd)
         return Swapped(status.st_ino, status.st_size, late)
     finally:
@@ -79,14 +73,44 @@ def commit(path: Path, old_fd: int, staged: Staged, *, sync: bool) -> Swapped:
 
 
 def finish(path: Path, *, sync: bool) -> int:
-    """Complete swaps that a crash interrupted; how many late bytes were carried over. Owner only."""
+    """Complete a swap that a crash interrupted; how many late bytes were carried over. Owner only.
+
+    Costs one system call where there is nothing to do.
+    """
+    mark, kept = _names(path)
+    try:
+        base, size = (int(part, 16) for part in os.readlink(mark).split("."))
+    except FileNotFoundError:
+        return 0
     late = 0
-    for kept in sorted(path.parent.glob(f"{_literal(path.name[:180])}{_MARK}*")):
-        base, size = (int(part, 16) for part in kept.name.rsplit(".", 2)[1:])
-        if not os.path.samefile(kept, path):
-            late += _recover(kept, base, path, size, sync=sync)
-        kept.unlink()
+    if kept.exists() and not os.path.samefile(kept, path):
+        late = _recover(kept, base, path, size, sync=sync)
+    _forget(path)
     return late
+
+
+def _names(path: Path) -> tuple[Path, Path]:
+    stem = path.name[:200]
+    return path.with_name(f"{stem}.swap"), path.with_name(f"{stem}.old")
+
+
+def _remember(path: Path, staged: Staged) -> None:
+    """A second name for the old inode; and in a link's text, written in one step, what was copied."""
+    mark, kept = _names(path)
+    _forget(path)
+    try:
+        os.symlink(
+            f"{staged.base:x}.{staged.size:x}", mark
+        )  # first made, last removed: `finish` looks for it
+        os.link(path, kept)
+    except OSError:
+        _forget(path)  # a file system without links: only a crash of both writers at once could lose a tail
+
+
+def _forget(path: Path) -> None:
+    mark, kept = _names(path)
+    kept.unlink(missing_ok=True)
+    mark.unlink(missing_ok=True)
 
 
 def take_over(path: Path, token: int, *, sync: bool) -> None:
@@ -185,7 +209,3 @@ def _same_rights(old_fd: int, new_fd: int) -> None:
             os.fchown(new_fd, status.st_uid, status.st_gid)
         except PermissionError:
             pass  # only root may give a file away; ours stays ours
-
-
-def _literal(name: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
