@@ -218,8 +218,8 @@ class _Proof(Record):
 def _broken(loaded: Loaded, entry: WireEntry, moved: Archive) -> str | None:
     """Why the proof of a compaction of ours does not hold, `None` if it does."""
     try:
-        proof = msgspec.json.decode(own.proof_of(entry) or b"null", type=_Proof)
-    except (msgspec.MsgspecError, RecursionError):
+        proof = msgspec.convert(own.proof_of(entry), _Proof)
+    except msgspec.ValidationError:
         return "its proof is missing or unreadable"
     ends = [id for span in proof.spans for id in (span.first, span.last)]
     for id in (proof.first, proof.last, *ends):

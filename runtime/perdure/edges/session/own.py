@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from perdure.contracts import Letter
+from perdure.edges.session import tolerant
 from perdure.edges.session.decode import WireEntry, decode_content
 from perdure.edges.session.facts import VERSION, Checkpoint, Facts, Origin, Pending
 from perdure.errors import UnreadableFile
@@ -30,32 +31,20 @@ class NewerFacts(UnreadableFile):
         )
 
 
-class _Version(Struct, gc=False):
-    v: int = VERSION
-
-
 class _Facts(Struct, gc=False):
     e: int = 0
     inbox: Origin | None = None
-    decided: list[Raw] = []
-
-
-class _Inbox(Struct, gc=False):
-    sender: str
-    mid: str
-    session: str = ""
-    arrived: int = 0
-    kind: Any = "external_user"
-    content: list[Raw] | str | None = None
+    decided: list[Any] = []
 
 
 class _Letter(Struct, gc=False):
     sender: str
     mid: str
     key: str = ""
+    session: str = ""
     arrived: int = 0
-    kind: Any = "external_user"
-    content: list[Raw] | str | None = None
+    kind: Any = None
+    content: Any = None
 
 
 class _Pending(Struct, gc=False):
@@ -76,101 +65,111 @@ class _Segment(Struct, gc=False):
     segment: str
 
 
-class _Owned(Struct, gc=False):
-    checkpoint: Raw = Raw()
-    proof: Raw = Raw()
-
-
-class _Details(Struct, gc=False):
-    perdure: Raw = Raw()
-
-
-def _read(raw: Raw | bytes, shape: type[_T]) -> _T | None:
-    """`None` for what hasn't this shape; raises `NewerFacts` for a version we don't know."""
-    if not bytes(raw):
-        return None
+def _object(raw: Raw) -> dict[str, Any]:
+    """An object as it stands in the file (halves of surrogate pairs included), empty if it is none."""
     try:
-        if (version := msgspec.json.decode(raw, type=_Version).v) > VERSION:
-            raise NewerFacts(version)
-        return msgspec.json.decode(raw, type=shape)
-    except (msgspec.MsgspecError, RecursionError):
+        value = tolerant.loads(bytes(raw)) if bytes(raw) else {}
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _ours(value: Any) -> dict[str, Any]:
+    """Facts of ours; raises `NewerFacts` for a version we don't know."""
+    if not isinstance(value, dict):
+        return {}
+    version = value.get("v", VERSION)
+    if isinstance(version, int) and version > VERSION:
+        raise NewerFacts(version)
+    return value
+
+
+def _value(raw: Raw) -> dict[str, Any]:
+    return _ours(_object(raw))
+
+
+def _shaped(value: Any, shape: type[_T]) -> _T | None:
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError:
         return None
+
+
+# --- entries of others, with facts of ours --------------------------------------------------------
 
 
 def facts_of(entry: WireEntry) -> Facts | None:
     """The field `perdure` of an entry."""
-    wire = _read(entry.perdure, _Facts)
+    wire = _shaped(_value(entry.perdure), _Facts)
     if wire is None:
         return None
-    return Facts(wire.e, wire.inbox, _decisions(wire.decided))
+    made = (_shaped(each, Decision) for each in wire.decided)
+    return Facts(wire.e, wire.inbox, tuple(decision for decision in made if decision is not None))
 
 
-def _decisions(raws: list[Raw]) -> tuple[Decision, ...]:
-    return tuple(d for raw in raws if (d := _read(raw, Decision)) is not None)
+def compaction_facts(entry: WireEntry) -> dict[str, Any]:
+    """`details.perdure` of a compaction, empty where somebody else made it."""
+    return _ours(_object(entry.details).get("perdure"))
 
 
-def compaction_facts(entry: WireEntry) -> Raw | None:
-    """`details.perdure` of a compaction, `None` where somebody else made it."""
-    details = _read(entry.details, _Details)
-    return details.perdure if details is not None and bytes(details.perdure) else None
+def proof_of(entry: WireEntry) -> Any:
+    """The proof a compaction carries, `None` if it has none."""
+    return compaction_facts(entry).get("proof")
 
 
-def checkpoint_of(entry: WireEntry) -> Checkpoint | None:
-    """The checkpoint an entry carries: a `perdure.checkpoint`, or the details of a compaction."""
-    if entry.type == "custom" and entry.customType == f"{PREFIX}checkpoint":
-        return _checkpoint(entry.data)
-    if entry.type != "compaction":
-        return None
-    ours = compaction_facts(entry)
-    owned = None if ours is None else _read(ours, _Owned)
-    return None if owned is None else _checkpoint(owned.checkpoint)
+# --- checkpoints ----------------------------------------------------------------------------------
 
-
-def proof_of(entry: WireEntry) -> bytes:
-    """The JSON of the proof a compaction carries, empty if it has none."""
-    ours = compaction_facts(entry)
-    owned = None if ours is None else _read(ours, _Owned)
-    return b"" if owned is None else bytes(owned.proof)
-
-
-# A checkpoint without its letters: content blocks stand there in the format's shape, not in that of records.
+# Without its letters: content blocks stand there in the format's shape, not in that of records.
 _PLAIN: Final = [field for field in msgspec.structs.fields(Checkpoint) if field.name != "pending"]
 _Plain: Final = msgspec.defstruct(
     "_Plain", [(field.name, field.type, field.default) for field in _PLAIN], gc=False
 )
 
 
-def _checkpoint(raw: Raw) -> Checkpoint | None:
-    plain, waiting = _read(raw, _Plain), _read(raw, _Waiting)
+def checkpoint_of(entry: WireEntry) -> Checkpoint | None:
+    """The checkpoint an entry carries: a `perdure.checkpoint`, or the details of a compaction."""
+    if entry.type == "compaction":
+        found = _ours(compaction_facts(entry).get("checkpoint"))
+        return _checkpoint(found) if found else None
+    if entry.type == "custom" and entry.customType == f"{PREFIX}checkpoint":
+        return _checkpoint(_value(entry.data))
+    return None
+
+
+def _checkpoint(value: Any) -> Checkpoint | None:
+    plain, waiting = _shaped(value, _Plain), _shaped(value, _Waiting)
     if plain is None or waiting is None:
         return None
     pending = tuple(Pending(p.entry, _letter(p.letter)) for p in waiting.pending)
     return Checkpoint(**{field.name: getattr(plain, field.name) for field in _PLAIN}, pending=pending)
 
 
-def _letter(wire: _Letter) -> Letter:
-    letter = Letter(wire.key, wire.sender, wire.mid, decode_content(wire.content), wire.arrived)
-    if wire.kind in {"inter_session", "internal_system"}:
+def _letter(wire: _Letter, key: str = "") -> Letter:
+    content = wire.content
+    if not isinstance(content, str):
+        content = [Raw(tolerant.dumps(block)) for block in content] if isinstance(content, list) else None
+    letter = Letter(wire.key or key, wire.sender, wire.mid, decode_content(content), wire.arrived)
+    if wire.kind in ("inter_session", "internal_system"):
         return msgspec.structs.replace(letter, kind=wire.kind)
     return letter
 
 
+# --- our own entries ------------------------------------------------------------------------------
+
+
 def inbox_of(entry: WireEntry, key: str = "") -> tuple[str, Letter] | None:
     """A `perdure.inbox` entry: the session id it is for, and the letter."""
-    wire = _read(entry.data, _Inbox)
-    if wire is None:
-        return None
-    letter = _letter(_Letter(wire.sender, wire.mid, key, wire.arrived, wire.kind, wire.content))
-    return wire.session, letter
+    wire = _shaped(_value(entry.data), _Letter)
+    return None if wire is None else (wire.session, _letter(wire, key))
 
 
 def resume_of(entry: WireEntry) -> tuple[str, int] | None:
     """A `perdure.resume` entry: the interrupted turn's entry, and the epoch that took it up."""
-    wire = _read(entry.data, _Resume)
+    wire = _shaped(_value(entry.data), _Resume)
     return None if wire is None else (wire.entry, wire.epoch)
 
 
 def segment_of(entry: WireEntry) -> str | None:
     """A `perdure.segment` entry: the name of the segment beside the file."""
-    wire = _read(entry.data, _Segment)
+    wire = _shaped(_value(entry.data), _Segment)
     return None if wire is None else wire.segment
