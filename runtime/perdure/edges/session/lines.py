@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -26,7 +27,12 @@ _encode = msgspec.json.Encoder().encode
 def iso(timestamp_ms: int) -> str:
     """`2026-11-29T20:52:00.123Z`, as the format writes times."""
     seconds, ms = divmod(timestamp_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+    return f"{_second(seconds)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=8)  # most lines of a host share their second with the line before
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
 
 
 # --- header and chain -----------------------------------------------------------------------------
