@@ -72,9 +72,12 @@ def _parsed(arguments: Sequence[str]) -> int:
 
 
 def _misused(mistake: CycloptsError) -> str:
+    from cyclopts import UnusedCliTokensError
+
     command = " ".join(("perdure", *(mistake.command_chain or ())))
-    unused = getattr(mistake, "unused_tokens", None)
-    text = f"unexpected argument {unused[0]!r}" if unused else str(mistake).strip()
+    text = str(mistake).strip()
+    if isinstance(mistake, UnusedCliTokensError) and mistake.unused_tokens:
+        text = f"unexpected argument {mistake.unused_tokens[0]!r}"
     text = text if text.endswith("..") else text.removesuffix(".")
     return f"{text} (see `{command} --help`)"
 

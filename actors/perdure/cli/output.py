@@ -43,8 +43,12 @@ def emit(value: Any) -> None:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:  # half a surrogate pair: a file's name, or what a model said
         data = msgspec.json.encode(_encodable(value))
+    try:
+        data = msgspec.json.format(data, indent=2)
+    except msgspec.DecodeError:
+        pass  # stored text with half a surrogate pair as an escape: JSON that the formatter refuses
     sys.stdout.flush()
-    sys.stdout.buffer.write(msgspec.json.format(data, indent=2) + b"\n")
+    sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
 
 

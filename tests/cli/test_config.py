@@ -1,0 +1,74 @@
+"""`perdure config check`: findings with file, key and what would be accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers_cli import failed, run
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_sound_file_has_no_findings(tmp_path: Path) -> None:
+    file = write(tmp_path / "perdure.toml", '[models]\ndefault = "anthropic/claude-sonnet-4-5"\n')
+    ran = run("config", "check", file)
+    assert (ran.code, "nothing is wrong" in ran.out) == (0, True)
+    assert run("config", "check", file, "--json").json["findings"] == []
+
+
+def test_findings_name_file_key_and_accepted_values(tmp_path: Path) -> None:
+    file = write(tmp_path / "perdure.toml", "[models]\ncache = 'warm'\nwindwo = 5\n")
+    ran = run("config", "check", file)
+    assert ran.code == 1
+    assert len(ran.out.splitlines()) == 2
+    assert f"{file}: models.cache" in ran.out
+    assert "long, none, short" in ran.out
+    assert "did you mean window?" in ran.out
+    told = run("config", "check", file, "--json").json
+    assert told["ok"] is False
+    assert {row["key"] for row in told["findings"]} == {"models.cache", "models.windwo"}
+    assert all(set(row) == {"source", "key", "problem", "accepted"} for row in told["findings"])
+
+
+def test_the_file_of_the_state_folder_is_checked(tmp_path: Path) -> None:
+    write(tmp_path / "perdure.toml", "nonsense")
+    assert run("config", "check", "--state", tmp_path).code == 1
+
+
+def test_no_file_means_the_defaults(tmp_path: Path) -> None:
+    ran = run("config", "check", "--state", tmp_path)
+    assert (ran.code, "defaults are in force" in ran.out) == (0, True)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\0", b"a = ", b"[x" * 3000, b"a" * 2_000_000])
+def test_what_is_no_toml_is_a_finding(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "perdure.toml").write_bytes(content)
+    ran = run("config", "check", tmp_path / "perdure.toml")
+    assert (ran.code, ran.err, len(ran.out.splitlines())) == (1, "", 1)
+
+
+def test_a_named_file_that_is_none_is_a_mistake(tmp_path: Path) -> None:
+    assert "no such file" in failed(run("config", "check", tmp_path / "none.toml"))
+    assert "not a regular file" in failed(run("config", "check", tmp_path))
+
+
+def test_models_nobody_knows_are_found(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "perdure.toml", '[models]\ndefault = "acme/one"\n[agents.bot]\nmodel = "acme/two"\n'
+    )
+    ran = run("config", "check", file)
+    assert ran.code == 1
+    assert "models.default" in ran.out
+    assert "agents.bot.model" in ran.out
+
+
+def test_a_wrong_setting_of_the_environment_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_MODELS__WINDOW", "wide")
+    ran = run("config", "check", "--state", tmp_path)
+    assert ran.code == 1
+    assert "models.window" in ran.out
