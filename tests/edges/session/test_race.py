@@ -11,7 +11,7 @@ import sys
 from helpers_files import HEADER, entry
 from perdure.edges.session import swap
 
-ROUNDS = int(os.environ.get("RACE_ROUNDS", "40"))
+ROUNDS = int(os.environ.get("RACE_ROUNDS", "30"))
 
 OWNER = """
 import sys
@@ -45,7 +45,7 @@ def test_nothing_acknowledged_is_lost_and_no_line_of_the_old_owner_follows_the_n
             owner.stdin.write(f"{path}\n")
             owner.stdin.flush()
             assert owner.stdout.readline() == "go\n"
-            moment = chance.randrange(2_000_000)  # bytes
+            moment = chance.randrange(1_000_000)  # bytes
             while path.stat().st_size < moment:
                 pass
             swap.take_over(path, 2, sync=False)
