@@ -212,8 +212,10 @@ class Kernel:
         return self
 
     def _launch(self, owner: Any) -> None:
-        if self._group is not None:
-            self._group.start_soon(self._serve, owner, name="kernel dispatcher")
+        if self._group is None:  # opened and closed before anybody waited: it never came to run
+            self.clock.ended(owner)
+            return
+        self._group.start_soon(self._serve, owner, name="kernel dispatcher")
 
     async def _serve(self, owner: Any) -> None:
         self.clock.entered(owner)
