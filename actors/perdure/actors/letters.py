@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perdure.actors.messages import Deliver
 from perdure.context.tokens import measure
 from perdure.contracts import Letter, Receipt, Reply
-from perdure.errors import MessageTooLarge, PerdureError
+from perdure.errors import Busy, MessageTooLarge, PerdureError
 from perdure.kernel.waiter import Waiter
 from perdure.records import Assistant, Item, Text, Usage, User
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perdure.actors.session import Session
 
 Who = tuple[str, str]
+MOST_WAITING = 256  # letters that wait for one turn's end; checkpoints carry them, so there is a bound
 
 
 class Letters:
@@ -37,6 +38,8 @@ class Letters:
         try:
             self._fits(letter)
             busy = session.state in ("running", "settling")
+            if busy and len(transcript.pending) >= MOST_WAITING:
+                raise Busy(f"{letter.key}: {MOST_WAITING} messages wait already: send it again later")
             receipt = transcript.hold(letter) if busy else transcript.receive(letter)
         except PerdureError as error:
             mail.ack.fail(error)
@@ -51,11 +54,13 @@ class Letters:
 
     def enter(self) -> list[Item]:
         """Between batches, waiting letters enter the transcript; who sent them waits for this turn now."""
-        who = list(self.session.transcript.pending)
-        items = self.session.transcript.take()
-        for one in who:
-            self.asked += self.held.pop(one, [])
-        return items
+        transcript, before = self.session.transcript, list(self.session.transcript.pending)
+        try:
+            return transcript.take()
+        finally:  # a full disk may let some in and not others
+            for who in before:
+                if who not in transcript.pending:
+                    self.asked += self.held.pop(who, [])
 
     def answer(self, reply: Reply) -> None:
         """Tell everybody who waits for the turn that has ended."""
@@ -83,24 +88,29 @@ class Letters:
             raise MessageTooLarge(tokens, max(0, room))
 
     def _answer_again(self, letter: Letter, receipt: Receipt, waiter: Waiter[Reply] | None) -> None:
+        """From the record, or, while there is nothing recorded yet, with the turn that will answer it."""
         if waiter is None:
             return
-        if self.session.state in ("running", "settling"):
-            self._wait(letter, waiter, held=(letter.sender, letter.mid) in self.session.transcript.pending)
-            return
-        waiter.set(recorded_reply(letter.key, self.session.transcript.items, receipt.entry))
+        transcript = self.session.transcript
+        answered = answer_to(transcript.items, receipt.entry)
+        if answered is None and self.session.state in ("running", "settling"):
+            self._wait(letter, waiter, held=(letter.sender, letter.mid) in transcript.pending)
+        else:
+            waiter.set(recorded_reply(letter.key, answered))
 
 
-def recorded_reply(key: str, items: list[Item], entry: str) -> Reply:
-    """What the transcript says was answered to `entry`: a redelivered id costs no second turn."""
+def answer_to(items: list[Item], entry: str) -> Assistant | None:
+    """The answer that ended the turn of `entry`, `None` where the view has none."""
     at = next((i for i, item in enumerate(items) if item.entry == entry), len(items))
-    last: Assistant | None = None
     for item in items[at + 1 :]:
-        if isinstance(item.message, User):
-            break
-        if isinstance(item.message, Assistant):
-            last = item.message
-    if last is None:
-        return Reply(key, "", "stop", 0, Usage())
-    text = "".join(b.text for b in last.content if isinstance(b, Text))
-    return Reply(key, text, last.stop, 0, Usage(), errors=(last.error,) if last.error else ())
+        if isinstance(item.message, Assistant) and item.message.stop != "toolUse":
+            return item.message
+    return None
+
+
+def recorded_reply(key: str, answer: Assistant | None) -> Reply:
+    """What the transcript says was answered: a redelivered id costs no second turn."""
+    if answer is None:
+        return Reply(key, "", "stop", 0, Usage(), errors=("the answer is not in the view any more",))
+    text = "".join(b.text for b in answer.content if isinstance(b, Text))
+    return Reply(key, text, answer.stop, 0, Usage(), errors=(answer.error,) if answer.error else ())

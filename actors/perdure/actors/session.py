@@ -52,10 +52,13 @@ from perdure.context.pipeline import Scratch
 from perdure.contracts import Notice, Reply, TurnFinished, TurnStarted
 from perdure.edges.session.files import Held
 from perdure.errors import Busy, Closed, PerdureError, StorageFailed
-from perdure.kernel.mailbox import Ref
 from perdure.kernel.jobs import Job
+from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Cancelled, Failed, Returned, describe
+from perdure.kernel.waiter import Waiter
 from perdure.records import Assistant, Item, Items, Text, ToolResult, User
+
+MOST_STASHED = 256  # mail that waits while the file is being opened
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
 
@@ -76,7 +79,7 @@ class Session:
         self.scratch = Scratch()
         self.started = 0  # wall ms of the latest model call's end, for the cache's age
         self.stash: deque[Mail] = deque()
-        self.closing: Close | None = None
+        self.closing: list[Waiter[None]] = []  # who waits for the session's end
         self.letters = Letters(self)
         self.compacting = Compacting(self)
         self.held: Held
@@ -143,7 +146,10 @@ class Session:
     def handle(self, mail: Mail) -> None:
         """Decide on one message. Never waits, never raises for a user's mistake."""
         if self.state == "opening" and not isinstance(mail, Woken):
-            self.stash.append(mail)
+            if len(self.stash) < MOST_STASHED or isinstance(mail, Close):
+                self.stash.append(mail)
+            else:
+                refuse(mail, Busy(f"{self.key}: too many messages wait for it to open: send it again later"))
             return
         match mail:
             case Deliver():
@@ -274,7 +280,7 @@ class Session:
             case Returned(Overflowed() as overflow):
                 self.state = "settling"
                 self.compacting.overflowed(overflow)
-            case Cancelled() if self.closing is not None:
+            case Cancelled() if self.closing:
                 self._finish_close()
             case Cancelled():
                 self.end_badly("aborted", "aborted by the user")
@@ -317,7 +323,7 @@ class Session:
         self.letters.answer(reply)
         self.services.events.publish(TurnFinished(self.key, reply))
         self.submit("after_turn", AfterTurn(self.snapshot(), self.turn))
-        if self.closing is not None:
+        if self.closing:
             self._finish_close()
         elif self.transcript.pending:
             self.start_turn()
@@ -362,17 +368,17 @@ class Session:
             done.set(can)  # type: ignore[attr-defined]
 
     def _close(self, mail: Close) -> None:
-        self.closing = mail
+        self.closing.append(mail.done)
         if self.state in ("idle", "settling"):
             self._finish_close()
         elif mail.now and self.job is not None:
             self.job.cancel()
 
     def _finish_close(self) -> None:
-        assert self.closing is not None
         self._let_go()
-        self.letters.refuse(Closed("the host is stopping"))
-        self.closing.done.set(None)
+        self.letters.refuse(Closed("the session was closed before it answered"))
+        for done in self.closing:
+            done.set(None)
 
     def refresh_environment(self) -> None:
         """After a compaction the cache is cold anyway: bootstrap files are read again."""
