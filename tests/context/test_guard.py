@@ -97,6 +97,15 @@ def test_one_result_may_hold_as_many_raw_characters_as_the_window_has_tokens() -
     assert len(text(changed, "r1")) <= 4_000
 
 
+def test_a_result_near_the_window_is_cut_to_its_head_and_leads_to_the_rest() -> None:
+    changed = run(items(user("go"), says(call("c1")), result("c1", "data " * 400_000), user("next")), 128_000)
+    cut = text(changed, "e3")
+    assert 120_000 < len(cut) <= 128_000
+    assert "middle content omitted" not in cut
+    assert "`recall e3` reads them" in cut
+    assert PLAIN.items(changed.items) < limits(128_000).overflow
+
+
 def test_system_prompt_and_tool_schemas_count() -> None:
     assert run(steps(1_000)).decisions == ()
     assert forms(run(steps(1_000), fixed=2_900)) == {"r1": "placeholder"}

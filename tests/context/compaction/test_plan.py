@@ -137,6 +137,15 @@ def test_a_huge_message_at_the_line_is_covered_so_that_the_tail_shrinks() -> Non
     assert [item.entry for item in planned(view).covered] == ["e1", "e2"]
 
 
+def test_a_chinese_tail_is_measured_by_the_estimator_that_cuts_it() -> None:
+    said = "在这一步请检查库存清单并记录差异。" * 20, "已记录，差异为零。" * 20
+    view = items(*[m for _ in range(30) for m in (user(said[0]), says(said[1]))])
+    one_turn = view_tokens(view[:2], LINES, PLAIN)
+    made = planned(view, keep=2_000)
+    assert view_tokens(view, LINES, PLAIN) >= sum(map(len, said)) * 30
+    assert view_tokens(made.kept, LINES, PLAIN) <= 2_000 + one_turn
+
+
 def test_calls_of_failed_and_aborted_messages_hold_nothing() -> None:
     assert calls_of(says(call("c1"), stop="aborted")) == ()
     assert all(boundaries(items(user("u"), says(call("c1"), stop="error"), user("v"))))

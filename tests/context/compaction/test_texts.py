@@ -15,8 +15,9 @@ from perdure.context.compaction.digest import digest, omitted, unavailable
 from perdure.context.compaction.identifiers import collect, contains, extract, missing
 from perdure.context.compaction.judge import judge
 from perdure.context.compaction.prompts import Instructions, merge_prompt, summary_prompt
-from perdure.context.compaction.redact import MARK, redact
+from perdure.context.compaction.redact import redact
 from perdure.context.compaction.serialize import as_data, serialize
+from perdure.context.secrets import REDACTED
 from perdure.context.tokens import Estimator
 from perdure.records import Image, Text, Thinking, ToolResult
 
@@ -102,16 +103,30 @@ def test_an_earlier_summary_is_updated_and_parts_are_merged_without_losing_work(
 
 SECRETS = [
     "sk-ant-api03-abcdefghijklmnopqrst", "ghp_abcdefghijklmnopqrst1234", "AKIAIOSFODNN7EXAMPLE",
-    "xoxb-1234567890-abcdefghij", "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.SflKxwRJSMe", "api_key=hunter2hunter2",
+    "xoxb-1234567890-abcdefghij", "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxIn0.SflKxwRJSMeKKF2QT4",
+    "api_key=hunter2hunter2",
     "Authorization: Bearer abcdef123456", "postgres://bob:s3cretpw@db:5432/x", "密码：correcthorse",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_secrets_are_left_out_wherever_they_stand(secret: str) -> None:
-    assert MARK in redact(f"use {secret} here")
-    assert all(MARK not in name and "secret" not in name for name in extract(f"use {secret} here"))
-    assert not missing(redact(f"use {secret} here"), extract(secret) if "@db" in secret else ())
+    text = f"first line\nuse {secret} on db-2.internal:6543\nlast line"
+    clean = redact(text)
+    assert REDACTED in clean
+    assert clean.startswith("first line\nuse ")
+    assert clean.endswith("\nlast line")
+    assert not any(name in secret for name in extract(text) if not name.startswith("db"))
+
+
+def test_a_private_key_goes_as_a_whole_block() -> None:
+    key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc\n-----END RSA PRIVATE KEY-----"
+    assert redact(f"a\n{key}\nb") == f"a\n{REDACTED}\nb"
+
+
+def test_ordinary_history_is_not_changed_by_a_character() -> None:
+    text = "2026-01-05 INFO worker started id=48213 path=/srv/a/b.txt\r\nfine\u2028next\x0bend"
+    assert redact(text) == text
 
 
 @pytest.mark.parametrize(
