@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers_cli import failed, fingerprint, python, run
-from helpers_sessions import HEADER, Scribe, assistant, calls, line, user, write
+from helpers_sessions import HEADER, Scribe, assistant, calls, line, result, user, write
 
 LOOKING = (
     *(("doctor",), ("doctor", "--json"), ("context",), ("context", "--json"), ("context", "--why", "e0")),
@@ -200,12 +200,15 @@ def test_a_name_that_is_not_utf8_is_shown_and_encoded(tmp_path: Path) -> None:
 
 
 def test_nothing_in_a_session_moves_the_cursor(tmp_path: Path) -> None:
-    evil = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\u202edne\x00"
+    evil = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\u202edne\u200f\x00"
     said = assistant("e1", "e0", evil, model=evil, errorMessage=evil, stopReason="error")
     file = write(tmp_path / "s.jsonl", [user("e0", None, evil), said, calls("e2" + evil, "e1", evil)])
     for words in (("sessions", "show"), ("context",), ("doctor",)):
         ran = run(*words, file)
-        assert not set(ran.out + ran.err) & set("\x1b\x9b\x07\x08\r\x00\u202e"), words
+        assert not set(ran.out + ran.err) & set("\x1b\x9b\x07\x08\r\x00\u202e\u200f"), words
+    told = run("sessions", "show", file, "--json")
+    assert not set(told.out) & set("\x1b\x9b\x07\x08\r\x00\u202e\u200f")
+    assert told.json["messages"][0]["message"]["content"][0]["text"] == evil
 
 
 def test_doctor_is_asked_for_damage_and_answers_with_its_code(tmp_path: Path) -> None:
@@ -217,6 +220,25 @@ def test_doctor_is_asked_for_damage_and_answers_with_its_code(tmp_path: Path) ->
     assert set(told) >= {"file", "format", "entries", "healthy", "problems", "fixed"}
     assert (told["healthy"], told["entries"], told["fixed"]) == (False, 2, [])
     assert set(told["problems"][0]) >= {"kind", "severity", "line", "byte", "detail", "fix"}
+
+
+def test_doctor_misses_evidence_that_a_state_folder_should_have(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions" / "main"
+    folder.mkdir(parents=True)
+    digest = "ab" * 32
+    said = result("e2", "e1", "c") | {"perdure": {"v": 1, "e": 1}}
+    said["message"]["content"][0]["text"] = f"head … [evidence sha256:{digest}] … tail"
+    file = write(folder / "s.jsonl", [user("e0", None), calls("e1", "e0", "c"), said])
+    assert run("doctor", file).code == 0
+    (tmp_path / "shard.lock").write_text("{}")
+    ran = run("doctor", file, "--json")
+    assert [(found["kind"], found["severity"]) for found in ran.json["problems"]] == [
+        ("missing_evidence", "damage")
+    ]
+    kept = tmp_path / "evidence" / "ab" / "ab" / digest[4:]
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"x")
+    assert run("doctor", file).code == 0
 
 
 def test_doctor_gives_one_shape_for_what_is_unreadable_too(tmp_path: Path) -> None:

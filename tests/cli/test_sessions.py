@@ -6,8 +6,9 @@ import json
 import os
 from pathlib import Path
 
-from helpers_cli import failed, run
+from helpers_cli import failed, fingerprint, run
 from helpers_sessions import assistant, calls, compaction, off_chain, result, user, write
+from perdure.edges.index import Row, SessionIndex
 
 MAIN = "agent+main+cli+dm+local.jsonl"
 
@@ -36,6 +37,25 @@ def test_each_session_has_its_key_size_and_time(tmp_path: Path) -> None:
         "updated": "2023-11-14T22:13:20.123Z",
         "problems": [],
     }
+
+
+def test_entries_are_counted_where_the_index_knows_the_file_as_it_is(tmp_path: Path) -> None:
+    file = write(state(tmp_path) / MAIN, [user("a", None), assistant("b", "a")])
+    status = file.stat()
+    index = SessionIndex(tmp_path / "state" / "index.sqlite")
+    index.put(Row("agent:main:cli:dm:local", str(file), status.st_size, status.st_mtime_ns, entries=2))
+    index.close()
+    before = fingerprint(tmp_path)
+    assert listed(file.parent)[MAIN]["entries"] == 2
+    assert fingerprint(tmp_path) == before
+    write(file, [user("a", None)])
+    assert listed(file.parent)[MAIN]["entries"] is None
+
+
+def test_a_damaged_index_counts_nothing(tmp_path: Path) -> None:
+    file = write(state(tmp_path) / MAIN, [user("a", None)])
+    (tmp_path / "state" / "index.sqlite").write_bytes(b"noise" * 1000)
+    assert listed(file.parent)[MAIN]["entries"] is None
 
 
 def test_the_latest_comes_first(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ SHOWN = 100  # problems of one severity printed for a person
 def run(path: Path, *, as_json: bool) -> int:
     """Print the report. 0 healthy (notes may be there), 1 damage, 2 unreadable."""
     try:
-        report = examine(path, now_ms=time.time_ns() // 1_000_000)
+        report = examine(path, now_ms=time.time_ns() // 1_000_000, has_evidence=_evidence(path))
     except UnreadableFile as error:
         if as_json:
             emit(_unreadable(path, str(error)))
@@ -27,6 +29,15 @@ def run(path: Path, *, as_json: bool) -> int:
     else:
         show(report)
     return exit_status(report)
+
+
+def _evidence(path: Path) -> Callable[[str], bool] | None:
+    """Whether evidence is kept, for a file of a state folder; a bare file has none beside it."""
+    for folder in Path(os.path.abspath(path)).parents:
+        if folder.name == "sessions" and (folder.parent / "shard.lock").exists():
+            root = folder.parent / "evidence"
+            return lambda digest: (root / digest[:2] / digest[2:4] / digest[4:]).is_file()
+    return None
 
 
 def _unreadable(path: Path, why: str) -> dict[str, Any]:

@@ -9,8 +9,10 @@ import fcntl
 import json
 import os
 import platform
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +24,23 @@ from perdure.records import Record
 
 
 class Row(Record):
-    """A session file; `key` is `None` where its name is not one of ours. `updated` in epoch ms."""
+    """A session file; `key` is `None` where its name is not one of ours."""
 
     key: str | None
     path: str
     size: int
-    updated: int
+    mtime_ns: int
+
+    @property
+    def updated(self) -> int:
+        """When it was changed, in epoch ms."""
+        return self.mtime_ns // 1_000_000
 
 
 def rows(folder: StateFolder) -> list[Row]:
     """The current session files, the latest first; what `/new` put aside is not among them."""
     found = [row for path in _files(folder.sessions) if (row := _row(folder, path)) is not None]
-    return sorted(found, key=lambda row: (-row.updated, row.path))
+    return sorted(found, key=lambda row: (-row.mtime_ns, row.path))
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -52,12 +59,26 @@ def _row(folder: StateFolder, path: Path) -> Row | None:
         key = keys.key_of(path.relative_to(folder.sessions))
     except ValueError:
         key = None
-    return Row(key, os.fspath(path), status.st_size, status.st_mtime_ns // 1_000_000)
+    return Row(key, os.fspath(path), status.st_size, status.st_mtime_ns)
 
 
 def awake(row: Row) -> int | None:
     """The pid of the program that has the session awake."""
     return holder_of(Path(row.path), time.time_ns() // 1_000_000)
+
+
+def counted(folder: StateFolder) -> dict[tuple[str, int, int], int]:
+    """Entries by (key, size, time of change in ns), where the index counted them; empty without one.
+
+    Read as if it never changed: SQLite's usual reading would make files beside the index. A row that is
+    behind its file doesn't match it, and is not used.
+    """
+    query = "select key, size, mtime_ns, entries from sessions where entries is not null"
+    try:
+        with closing(sqlite3.connect(f"{folder.index.as_uri()}?mode=ro&immutable=1", uri=True)) as index:
+            return {(key, size, mtime): count for key, size, mtime, count in index.execute(query)}
+    except (sqlite3.Error, ValueError):
+        return {}
 
 
 # --- who holds it ---------------------------------------------------------------------------------

@@ -16,14 +16,14 @@ import msgspec
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000), *range(0x202A, 0x202F))
 _UNSAFE: Final = {
     **dict.fromkeys((*_CONTROLS, *range(0x2066, 0x206A)), "\ufffd"),
-    0x09: "\t",
-    0x0A: "\n",
-    0x2028: "\n",
-    0x2029: "\n",
+    **{0x09: "\t", 0x0A: "\n", 0x2028: "\n", 0x2029: "\n"},
+    **{0x200E: "", 0x200F: "", 0x061C: ""},  # invisible, and common in right-to-left text
 }
 _SEQUENCE: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])|\r(?=\n)"
 )
+# The same in JSON, where they stand in strings only: what the encoder leaves as it is.
+_HIDDEN: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xd8\x9c")
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -47,6 +47,7 @@ def emit(value: Any) -> None:
         data = msgspec.json.format(data, indent=2)
     except msgspec.DecodeError:
         pass  # stored text with half a surrogate pair as an escape: JSON that the formatter refuses
+    data = _HIDDEN.sub(_escaped, data)
     sys.stdout.flush()
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
@@ -107,6 +108,10 @@ def size(count: int) -> str:
     while value >= 1000 and unit < len(_UNITS) - 1:
         value, unit = value / 1000, unit + 1
     return f"{count:,} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(found[0].decode())
 
 
 def _padded(cell: str, columns: int, right: bool) -> str:

@@ -26,27 +26,29 @@ LONGEST_HEADER = 256 * 1024
 def run_list(*, state: Path | None, as_json: bool) -> int:
     """The sessions of a state folder, the latest first. No file is read beyond its first line."""
     found = existing(state)
-    listed = [_listed(row) for row in looking.rows(found)]
+    counts = looking.counted(found)
+    listed = [_listed(row, counts) for row in looking.rows(found)]
     if as_json:
         emit({"sessions": listed})
         return 0
     if not listed:
         say(f"{found.root}: no sessions")
         return 0
-    rows: list[tuple[str, ...]] = [("session", "size", "updated (UTC)", "problems")]
+    rows: list[tuple[str, ...]] = [("session", "entries", "size", "updated (UTC)", "problems")]
     for entry in listed:
         told = ", ".join(problem["kind"] for problem in entry["problems"])
         name = entry["key"] or entry["file"]
-        rows.append((name, size(entry["bytes"]), entry["updated"][:19].replace("T", " "), told))
-    say(table(rows, frozenset({1})))
+        count = "-" if entry["entries"] is None else f"{entry['entries']:,}"
+        rows.append((name, count, size(entry["bytes"]), entry["updated"][:19].replace("T", " "), told))
+    say(table(rows, frozenset({1, 2})))
     return 0
 
 
-def _listed(row: looking.Row) -> dict[str, Any]:
+def _listed(row: looking.Row, counts: dict[tuple[str, int, int], int]) -> dict[str, Any]:
     return {
         "key": row.key,
         "file": row.path,
-        "entries": None,  # counted where they are indexed
+        "entries": counts.get((row.key or "", row.size, row.mtime_ns)),
         "bytes": row.size,
         "updated": iso(row.updated),
         "problems": _problems(row),
