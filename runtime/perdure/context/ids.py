@@ -7,6 +7,8 @@ decision (`id:<entry>:<n>`), so that it stays the same when that earlier call le
 from __future__ import annotations
 
 import re
+from collections import ChainMap
+from collections.abc import Container
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -34,14 +36,44 @@ def wire_id(raw: str, mode: IdMode) -> str:
     return kept or "sanitizedtoolid"
 
 
-def normalise(items: Items, policy: TranscriptPolicy, decided: Decisions = NOTHING_DECIDED) -> Changed:
+class IdsInUse:
+    """The ids that a history's calls have got so far; `fork` goes on from here without touching it."""
+
+    __slots__ = ("orphans", "seen", "used")
+
+    def __init__(self) -> None:
+        self.used: ChainMap[str, bool] = ChainMap()
+        self.seen: ChainMap[str, int] = ChainMap()
+        self.orphans: ChainMap[str, int] = ChainMap()
+
+    def fork(self) -> IdsInUse:
+        """A continuation of its own."""
+        forked = IdsInUse()
+        forked.used, forked.seen = self.used.new_child(), self.seen.new_child()
+        forked.orphans = self.orphans.new_child()
+        return forked
+
+    def join(self, forked: IdsInUse) -> None:
+        """Take over what a fork of this one went on to use."""
+        self.used.update(forked.used.maps[0])
+        self.seen.update(forked.seen.maps[0])
+        self.orphans.update(forked.orphans.maps[0])
+
+
+def normalise(
+    items: Items,
+    policy: TranscriptPolicy,
+    decided: Decisions = NOTHING_DECIDED,
+    in_use: IdsInUse | None = None,
+) -> Changed:
     """The items with every call's id fit for the wire, and its result's with it.
 
-    A result belongs to a call of its own turn before it belongs to one of an earlier turn.
+    A result belongs to a call of its own turn before it belongs to one of an earlier turn. `in_use`:
+    the ids of what comes before these items; those of the items are added to it.
     """
     if policy.ids == "none":
         return Changed(items)
-    work = _Renaming(policy.ids, policy.native_ids, decided)
+    work = _Renaming(policy.ids, policy.native_ids, decided, in_use or IdsInUse())
     work.reserve(items)
     out = [work.item(item) for item in items]
     if not work.changed:
@@ -57,13 +89,11 @@ class _Renaming:
         "native", "orphans", "reserved", "seen", "used", "waiting",
     )  # fmt: skip
 
-    def __init__(self, mode: IdMode, native: bool, decided: Decisions) -> None:
+    def __init__(self, mode: IdMode, native: bool, decided: Decisions, in_use: IdsInUse) -> None:
         self.mode, self.native, self.decided = mode, native, decided
         self.changed = False
-        self.used: set[str] = set()
+        self.used, self.seen, self.orphans = in_use.used, in_use.seen, in_use.orphans
         self.reserved: set[str] = set()
-        self.seen: dict[str, int] = {}
-        self.orphans: dict[str, int] = {}
         self.waiting: dict[str, list[str]] = {}
         self.here: dict[str, list[str]] = {}
         self.lines: list[LedgerLine] = []
@@ -126,7 +156,7 @@ class _Renaming:
             new = self.allocate(raw, raw if count == 1 else f"{raw}:{count}")
             if entry and new != self.own_form(raw):
                 self.decisions.append(Decision(key, "renamed", value=new))
-        self.used.add(new)
+        self.used[new] = True
         self.here.setdefault(raw, []).append(new)
         return new
 
@@ -143,11 +173,11 @@ class _Renaming:
                 return queue.pop(0)
         count = self.orphans[raw] = self.orphans.get(raw, 0) + 1
         new = self.allocate(None, f"{raw}:tool_result:{count}")
-        self.used.add(new)
+        self.used[new] = True
         return new
 
     def allocate(self, raw: str | None, seed: str) -> str:
-        taken = self.used | self.reserved if self.reserved else self.used
+        taken: Container[str] = {**self.used, **dict.fromkeys(self.reserved)} if self.reserved else self.used
         if self.native and raw == seed and _NATIVE.fullmatch(seed) and seed not in taken:
             return seed
         base = wire_id(seed, self.mode)
@@ -161,12 +191,12 @@ class _Renaming:
         return _free((hashed, *numbered), taken, seed)
 
 
-def _free(candidates: tuple[str, ...], taken: set[str], seed: str) -> str:
+def _free(candidates: tuple[str, ...], taken: Container[str], seed: str) -> str:
     for candidate in candidates:
         if candidate not in taken:
             return candidate
     # A thousand collisions of a hash: nothing left but to hash on until one is free.
-    n = len(taken)
+    n = len(candidates)
     while (last := _digest(f"{seed}:{n}", len(candidates[-1]))) in taken:
         n += 1
     return last

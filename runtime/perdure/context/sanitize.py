@@ -14,7 +14,7 @@ from perdure.context import images
 from perdure.context.calls import wire_call
 from perdure.context.changed import NOTHING_DECIDED, Changed, Decisions
 from perdure.context.characters import NUL_SIGN, clean
-from perdure.context.ids import normalise
+from perdure.context.ids import IdsInUse, normalise
 from perdure.context.policy import ImageRules, TranscriptPolicy
 from perdure.context.repair import calls_of, repair, unfinished
 from perdure.context.thinking import asked, settle
@@ -53,6 +53,19 @@ BINARY = "[binary output: bytes of value 0 are shown as " + NUL_SIGN + "]"
 UNKNOWN_BLOCK = "[content of unknown type `{kind}` omitted]"
 
 
+class Before:
+    """What the part of a history that comes before some items leaves them to know."""
+
+    __slots__ = ("ids", "since")
+
+    def __init__(self, ids: IdsInUse | None = None, since: int = -1) -> None:
+        self.ids = ids if ids is not None else IdsInUse()
+        self.since = since
+
+    def fork(self) -> Before:
+        return Before(self.ids.fork(), self.since)
+
+
 def sanitize(
     items: Items,
     policy: TranscriptPolicy,
@@ -62,19 +75,21 @@ def sanitize(
     decided: Decisions = NOTHING_DECIDED,
     covered: Container[str] | None = None,
     unseen: Container[str] | None = None,
+    before: Before | None = None,
 ) -> Changed:
     """All sanitising steps in their order; see the module.
 
     `thinking`: whether the request asks for it, or its level. Where it doesn't, none is sent; where
     `.thinking` of the outcome is false, it must not ask. `covered`, `unseen`: see `repair`.
+    `before`: what `items` go on from, where they are the tail of a history (see `settled`).
     """
-    on = asked(model, thinking)
+    on, before = asked(model, thinking), before or Before()
     done = contents(items, policy, model)
     done = done.then(lambda now: old_images(now, policy, decided))
     if policy.pairing:
         done = done.then(lambda now: repair(now, decided=decided, covered=covered, unseen=unseen))
-    done = done.then(lambda now: settle(now, model, policy, on=on))
-    return done.then(lambda now: normalise(now, policy, decided))
+    done = done.then(lambda now: settle(now, model, policy, on=on, since=before.since))
+    return done.then(lambda now: normalise(now, policy, decided, before.ids))
 
 
 def contents(items: Items, policy: TranscriptPolicy, model: ModelInfo) -> Changed:

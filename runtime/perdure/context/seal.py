@@ -10,8 +10,10 @@ from collections.abc import Container
 
 from perdure.context.changed import NOTHING_DECIDED, Changed, Decisions
 from perdure.context.policy import TranscriptPolicy
-from perdure.context.sanitize import sanitize
+from perdure.context.sanitize import Before, sanitize
+from perdure.context.settled import Settled
 from perdure.context.strip import strip
+from perdure.context.thinking import asked
 from perdure.context.validate import stand_in
 from perdure.records import Assistant, Items, LedgerLine, ModelInfo
 
@@ -30,19 +32,34 @@ def seal(
     decided: Decisions = NOTHING_DECIDED,
     covered: Container[str] | None = None,
     unseen: Container[str] | None = None,
+    settled: Settled | None = None,
 ) -> Changed:
     """Items that `wire.render` can take as they are.
 
     Where `.thinking` of the outcome is false, render with `thinking_level="off"`. Sealing again
-    changes nothing.
+    changes nothing. `settled`: what an earlier seal of this session left, to go on from.
     """
 
-    def clean(now: Items, on: bool | str) -> Changed:
-        return sanitize(now, policy, model, thinking=on, decided=decided, covered=covered, unseen=unseen)
+    def steps(now: Items, on: bool | str, before: Before | None) -> Changed:
+        return strip(now).then(
+            lambda bare: sanitize(
+                bare,
+                policy,
+                model,
+                thinking=on,
+                decided=decided,
+                covered=covered,
+                unseen=unseen,
+                before=before,
+            )
+        )
 
-    done = strip(items).then(lambda now: clean(now, thinking))
+    key = (policy, model, asked(model, thinking), covered)
+    done = (settled or Settled()).run(
+        items, lambda now, before: steps(now, thinking, before), key=key, policy=policy, decided=decided
+    )
     if not done.thinking:
-        done = done.then(lambda now: clean(now, False))
+        done = done.then(lambda now: steps(now, False, None))
     return done.then(ends)
 
 

@@ -39,15 +39,18 @@ BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384, "xhigh"
 _DATED = re.compile(r"-20\d{6}$")
 
 
-def settle(items: Items, model: ModelInfo, policy: TranscriptPolicy, *, on: bool = True) -> Changed:
+def settle(
+    items: Items, model: ModelInfo, policy: TranscriptPolicy, *, on: bool = True, since: int = -1
+) -> Changed:
     """The items with the thinking that may be sent to `model`.
 
     `on=False` takes all of it out. `.thinking` of the outcome is false if the request must be made
     with thinking off: the open tool loop holds thinking of another model, or (models with a thinking
-    budget) doesn't begin with thinking although the provider demands it.
+    budget) doesn't begin with thinking although the provider demands it. `since`: when the latest
+    compaction before these items was made (ms), if there was one.
     """
     start, last = open_loop(items), _last_assistant(items)
-    since = _compacted_at(items)
+    since = max(since, compacted_at(items))
     out: list[Item] = []
     lines: list[LedgerLine] = []
     foreign = False
@@ -166,7 +169,7 @@ def _without(item: Item, message: Assistant, rule: str) -> tuple[Item | None, Le
     return Item(item.entry, replace(message, content=kept)), LedgerLine(item.entry, "in", rule)
 
 
-def _compacted_at(items: Items) -> int:
+def compacted_at(items: Items) -> int:
     """When the latest compaction of this view was made (ms); -1 if there is none."""
     for item in reversed(items):
         if type(item.message) is Summary:
