@@ -172,14 +172,14 @@ class Scribe:
                 self.epoch += 1
                 self.rows.append(line(off_chain("owner", id, parent, e=self.epoch, epoch=self.epoch)))
             case _:
-                self._checkpoint(kind, id)
+                self.checkpoint(kind, id)
 
     def _chain(self, id: str, made: dict[str, Any]) -> None:
         self.rows.append(line(made))
         self.ids.append(id)
         self.leaf = id
 
-    def _checkpoint(self, kind: str, id: str) -> None:
+    def checkpoint(self, kind: str, id: str) -> None:
         """What a truthful host would write here, by its own encoders."""
         opened = load(self.save()).opened()
         covered = opened.entries[0].id if opened.entries else None

@@ -100,7 +100,7 @@ def test_a_dead_side_branch_is_jumped_over_where_a_checkpoint_tells_where_the_li
         dead = f"dead{number}"
     scribe.rows.append(line(off_chain("branch", "back", "e3")))
     scribe.leaf = "e3"
-    scribe._checkpoint("checkpoint", "cp")
+    scribe.checkpoint("checkpoint", "cp")
     path = scribe.save()
     reads = Reads(monkeypatch)
     assert [e.id for e in open_tail(path).entries] == ["e0", "e1", "e2", "e3"]
@@ -110,7 +110,7 @@ def test_a_dead_side_branch_is_jumped_over_where_a_checkpoint_tells_where_the_li
 def test_ranges_that_another_program_moved_are_hints_that_fail_safely(tmp_path: Path) -> None:
     scribe = Scribe(tmp_path / "s")
     scribe.play([(0, n, 0) for n in range(8)])
-    scribe._checkpoint("checkpoint", "cp")
+    scribe.checkpoint("checkpoint", "cp")
     scribe.rows[1:1] = [line(user(f"moved{n}", None, "z" * n)) for n in range(40)]
     path = scribe.save()
     assert differences(path) == {}

@@ -43,12 +43,12 @@ def read(fd: int, size: int, at: int) -> bytes:
 
 def split(data: bytes, start: int = 0, number: int = 1) -> Iterator[Line]:
     """The lines of a buffer, empty ones included."""
-    at = 0
-    while at < len(data):
-        end = data.find(b"\n", at)
-        end = len(data) if end < 0 else end
-        yield Line(number, start + at, _without_return(data[at:end]))
-        at, number = end + 1, number + 1
+    pieces = data.split(b"\n")
+    if not pieces[-1]:
+        pieces.pop()  # what follows the last newline is no line
+    for piece in pieces:
+        yield Line(number, start, piece[:-1] if piece.endswith(b"\r") else piece)
+        start, number = start + len(piece) + 1, number + 1
 
 
 def forward(fd: int, start: int, end: int, number: int = 1) -> Iterator[Line]:
@@ -75,21 +75,14 @@ def backward(fd: int, end: int, low: int = 0) -> Iterator[Line]:
     at = end
     while at > low:
         size, begin = min(size * 2, LARGEST_BLOCK), max(low, at - size)
-        data = read(fd, at - begin, begin)
-        cut = len(data)
-        while (newline := data.rfind(b"\n", 0, cut)) >= 0:
-            piece = data[newline + 1 : cut]
-            if later:
-                piece = b"".join((piece, *reversed(later)))
-                later.clear()
-            if piece:
-                yield Line(0, begin + newline + 1, _without_return(piece))
-            cut = newline
-        later.append(data[:cut])
+        pieces = read(fd, at - begin, begin).split(b"\n")
+        for piece in reversed(pieces[1:]):
+            at -= len(piece) + 1
+            whole = b"".join((piece, *reversed(later))) if later else piece
+            later.clear()
+            if whole:
+                yield Line(0, at + 1, whole[:-1] if whole.endswith(b"\r") else whole)
+        later.append(pieces[0])
         at = begin
     if rest := b"".join(reversed(later)):
-        yield Line(0, low, _without_return(rest))
-
-
-def _without_return(data: bytes) -> bytes:
-    return data[:-1] if data.endswith(b"\r") else data
+        yield Line(0, low, rest[:-1] if rest.endswith(b"\r") else rest)
