@@ -92,9 +92,7 @@ _OPENAI = frozenset({"openai", "openai-codex"})
 _DROPPING = frozenset({"anthropic", "anthropic-vertex", "amazon-bedrock", "minimax", "minimax-portal"})
 
 # Claude models that read the thinking of earlier turns: taking it out would only break their cache.
-_PRESERVING = re.compile(
-    r"opus-4|sonnet-4|haiku-4|claude-(?:opus-|sonnet-|haiku-)?(?:[5-9]|\d{2,})(?![\d-]*\d{3})"
-)
+_PRESERVING = re.compile(r"opus-4|sonnet-4|haiku-4|claude-(?:opus-|sonnet-|haiku-)?(?:[5-9]|\d{2,})")
 
 
 def policy_for(model: ModelInfo) -> TranscriptPolicy:
