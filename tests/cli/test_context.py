@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import perdure.cli.context as showing
 import perdure.cli.covered as covering
 from helpers_cli import failed, fingerprint, run
 from helpers_sessions import STAMP, assistant, calls, compaction, entry, result, user, write
@@ -144,6 +145,18 @@ def test_a_gigantic_file_is_read_from_its_end_with_the_same_outcome(
     whole = [row for row in report(file)["ledger"] if row["entry"]]
     monkeypatch.setattr(covering, "SMALL_FILE", 0)
     assert [row for row in report(file)["ledger"] if row["entry"]] == whole
+
+
+def test_a_view_far_beyond_the_window_is_read_in_part_and_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [user("e0", None), *(assistant(f"e{n}", f"e{n - 1}", "some words " * 80) for n in range(1, 60))]
+    file = write(tmp_path / "s.jsonl", entries)
+    monkeypatch.setattr(showing, "LEAST_READ", 10_000)
+    monkeypatch.setattr(showing, "PER_TOKEN", 1)
+    told = report(file, "--window", "9000")
+    assert [problem["kind"] for problem in told["problems"]] == ["unread"]
+    assert 5 < len(fates(told)) < 20
 
 
 def test_what_cannot_fit_is_a_typed_overflow_with_its_floor(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.cli.covered import covered
-from perdure.cli.output import emit, fail, say, table
-from perdure.cli.resolving import resolve
+from perdure.cli.output import emit, fail, patience, say, table
+from perdure.cli.resolving import model_info, resolve, window_of
 from perdure.cli.target import Target, find
 from perdure.context import pipeline
 from perdure.context.budget import measure_budget
@@ -26,7 +26,7 @@ from perdure.errors import ContextOverflow
 from perdure.records import Item, Items, LedgerLine, Text, User
 
 STAND_IN = "(the next message)"
-MOST_READ = 128 * 1024 * 1024  # bytes of a view that was never compacted; no window takes so much
+LEAST_READ, PER_TOKEN = 16 * 1024 * 1024, 16  # bytes read of a view that was never compacted
 SHOWN = 200  # ledger lines printed for a person
 
 Report = dict[str, Any]
@@ -44,6 +44,7 @@ def run(
 ) -> int:
     """Print it; exit 0, or 1 where the request would overflow."""
     found = find(target, state)
+    patience(found.path)
     settings = load(state=state_folder.state_folder(state).root)
     report = inspect(found, settings, window=window, model=model, message=message, state=state)
     if why is not None:
@@ -67,7 +68,8 @@ def inspect(
     state: Path | None = None,
 ) -> Report:
     """The JSON contract of the command. Changes nothing; of a bare file reads only that file."""
-    opened = open_session(target.path, window_bytes=MOST_READ)
+    room = window_of(window, settings, model_info(model, target.key, settings))
+    opened = open_session(target.path, window_bytes=max(LEAST_READ, room * PER_TOKEN))
     folder = state_folder.state_folder(state)
     env, complaints = resolve(target, opened, settings, folder, model=model, window=window)
     estimator = Estimator(opened.calibration, 0.08, 1) if opened.calibration else Estimator()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.output import emit, fail, say
+from perdure.cli.output import emit, fail, patience, say
 from perdure.edges.session.doctor import UNREADABLE, Report, examine, exit_status
 from perdure.edges.session.problems import Problem
 from perdure.errors import UnreadableFile
@@ -18,6 +18,7 @@ SHOWN = 100  # problems of one severity printed for a person
 
 def run(path: Path, *, as_json: bool) -> int:
     """Print the report. 0 healthy (notes may be there), 1 damage, 2 unreadable."""
+    patience(path)
     try:
         report = examine(path, now_ms=time.time_ns() // 1_000_000, has_evidence=_evidence(path))
     except UnreadableFile as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from perdure.cli.output import emit, say
+from perdure.cli.output import emit, patience, say
 from perdure.errors import StorageFailed, UsageError
 from perdure.replay.importer import Imported, convert, write
 
@@ -23,6 +23,7 @@ def run(file: Path, *, out: Path | None, window: int | None, force: bool, as_jso
         raise UsageError(f"{file}: {'not a regular file' if file.exists() else 'no such file'}")
     target = out or Path(_name(file))
     _refuse(target, file, force)
+    patience(file)
     imported = convert(file)
     if window is not None:
         scenario = imported.scenario

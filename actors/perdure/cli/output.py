@@ -16,14 +16,20 @@ import msgspec
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000), *range(0x202A, 0x202F))
 _UNSAFE: Final = {
     **dict.fromkeys((*_CONTROLS, *range(0x2066, 0x206A)), "\ufffd"),
-    **{0x09: "\t", 0x0A: "\n", 0x2028: "\n", 0x2029: "\n"},
-    **{0x200E: "", 0x200F: "", 0x061C: ""},  # invisible, and common in right-to-left text
+    0x09: "\t",
+    0x0A: "\n",
+    0x2028: "\n",
+    0x2029: "\n",
+    0x200E: "",
+    0x200F: "",
+    0x061C: "",  # invisible, and common in right-to-left text
 }
 _SEQUENCE: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])|\r(?=\n)"
 )
 # The same in JSON, where they stand in strings only: what the encoder leaves as it is.
 _HIDDEN: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xd8\x9c")
+LARGE: Final = 64 * 1024 * 1024  # bytes of a file that takes more than a moment
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -65,6 +71,16 @@ def warn(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         pass  # nobody hears: the exit code says it
+
+
+def patience(path: str | os.PathLike[str]) -> None:
+    """Tell somebody who waits at a terminal that a large file is being read."""
+    try:
+        count = os.stat(path).st_size
+    except (OSError, ValueError):
+        return
+    if count > LARGE and sys.stderr.isatty():
+        warn(f"perdure: reading {size(count)} …")
 
 
 def fail(text: str, code: int = 2) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.cli import folder as looking
-from perdure.cli.output import emit, one_line, say, size, table
+from perdure.cli.output import emit, one_line, patience, say, size, table
 from perdure.cli.target import Target, existing, find
 from perdure.cli.transcript import paragraphs
 from perdure.edges.session.encode import encode_message
@@ -82,6 +82,7 @@ def _header_problem(path: str) -> str:
 def run_show(target: str, *, state: Path | None, as_json: bool) -> int:
     """The view as a transcript: summary first, then every message since, as it is stored."""
     found = find(target, state)
+    patience(found.path)
     opened = open_session(found.path)
     if as_json:
         emit(_as_json(found, opened))
