@@ -182,6 +182,10 @@ def test_a_next_message_that_alone_is_too_large_is_its_own_floor(tmp_path: Path)
     assert problem["floor"]["newest turn"] > problem["limit"]
 
 
+def test_an_empty_next_message_is_refused_as_a_host_would(tmp_path: Path) -> None:
+    assert "empty" in failed(run("context", compacted(tmp_path / "s.jsonl"), "-m", " "))
+
+
 @pytest.mark.parametrize("window", ["0", "-5"])
 def test_a_window_that_is_none_is_refused(tmp_path: Path, window: str) -> None:
     assert "window" in failed(run("context", compacted(tmp_path / "s.jsonl"), f"--window={window}"))

@@ -43,6 +43,8 @@ def run(
     as_json: bool,
 ) -> int:
     """Print it; exit 0, or 1 where the request would overflow."""
+    if message is not None and not message.strip():
+        fail("the message of -m is empty: give it text, or leave -m out for a stand-in")
     found = find(target, state)
     patience(found.path)
     settings = load(state=state_folder.state_folder(state).root)
