@@ -66,6 +66,7 @@ class Host:
     `models` and `factories` add models by reference and what makes them, by provider. `tools` replaces the
     default set. `engine`: a context engine of your own for all sessions. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
+    `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
     Raises `Locked` where another host has the state folder, `ConfigError` for a wrong setting.
     """
 
@@ -87,6 +88,7 @@ class Host:
         io: IoPolicy | None = None,
         timing: Timing | None = None,
         most_awake: int = MOST_AWAKE,
+        truncate_after: int | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = state_folder.state_folder(state)
@@ -101,6 +103,7 @@ class Host:
         self._more_models, self._more_factories = dict(models or {}), dict(factories or {})
         self._tools = tuple(tools) if tools is not None else None
         self._engine = engine
+        self._truncate_after = truncate_after or self.settings.compaction.truncate_mb * 1024 * 1024
         self._timing = timing or self._configured_timing()
         self.registry = Registry()
         self._stack = AsyncExitStack()
@@ -135,7 +138,7 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self.closing = True
-        if error is None or isinstance(error, Exception):
+        with self.clock.shield():  # also where the program is being cancelled: files are left whole
             self._clean = await self._close_sessions(grace=0.0 if error else 30.0)
         return await self._stack.__aexit__(kind, error, trace)
 
@@ -183,8 +186,6 @@ class Host:
     async def command(self, key: str, line: str, *, timeout: float = 900.0) -> str:
         """Run a slash command (`/compact`, `/status`, `/model REF` …); its answer as text for a person."""
         name, _, argument = line.strip().removeprefix("/").partition(" ")
-        if name == "new":
-            return await self._renew(key, timeout)
         return str(await self._ask(key, lambda done: Command(name, argument.strip(), done), timeout))
 
     async def abort(self, key: str) -> bool:
@@ -223,15 +224,6 @@ class Host:
             raise Closed("the host is stopping") from None
         except DeadlineExceeded:
             raise Busy(f"{key}: no answer within {timeout:g} s; send the same message id again") from None
-
-    async def _renew(self, key: str, timeout: float) -> str:
-        done: Waiter[None] = self.clock.waiter("the session's end")
-        self.directory.ref(check_key(key)).post(Close(done, now=True))
-        await self.clock.wait(done, timeout)
-        workspace = self.resolver.shown_workspace(key)
-        held = await self.io.run(lambda: self.files.renew(key, workspace, self.clock.wall_ms()))
-        held.close(handover=True)
-        return "A new session has begun; the old one is kept beside it."
 
     def _furnish(self) -> None:
         grant = self.placement.grant(0)
@@ -275,7 +267,7 @@ class Host:
             timing=self._timing,
             hooks=self._hooks,
             trigger=self.settings.compaction.trigger,
-            truncate_after=self.settings.compaction.truncate_mb * 1024 * 1024,
+            truncate_after=self._truncate_after,
             truncates=self.settings.compaction.truncate,
             on_idle=lambda key: self.directory.rested(key),
         )
@@ -315,8 +307,7 @@ class Host:
         ends = [self._close(session, now=not grace) for session in waiting]
         if await self._all_closed(ends, grace or 5.0):
             return True
-        for session in list(self.directory.awake.values()):
-            ends.append(self._close(session, now=True))
+        ends += [self._close(session, now=True) for session in list(self.directory.awake.values())]
         return await self._all_closed(ends, 10.0)
 
     def _close(self, session: Session, *, now: bool) -> Waiter[None]:

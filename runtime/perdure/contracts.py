@@ -15,6 +15,9 @@ from perdure.records import Assistant, Block, Items, Message, ModelInfo, Record,
 # --- letters and placement ------------------------------------------------------------------------
 
 
+LetterKind: TypeAlias = Literal["external_user", "inter_session", "internal_system"]
+
+
 class Letter(Record):
     """A message on its way to a session. `(sender, mid)` makes redelivery free."""
 
@@ -23,7 +26,7 @@ class Letter(Record):
     mid: str
     content: tuple[Block, ...]
     arrived: int = 0
-    kind: Literal["external_user", "inter_session", "internal_system"] = "external_user"
+    kind: LetterKind = "external_user"
 
 
 class Receipt(Record):
@@ -192,9 +195,16 @@ class ToolContext(Protocol):
     @property
     def session(self) -> str: ...
     @property
+    def call_id(self) -> str: ...
+    @property
     def workspace(self) -> Path: ...
     @property
     def recall(self) -> Recall: ...
+    @property
+    def virtual(self) -> bool:
+        """Time is virtual: no process may be run and no thread awaited."""
+        ...
+
     async def run_blocking(self, work: Callable[[], Any]) -> Any:
         """Run blocking work where the I/O policy wants it (a thread; inline under a virtual clock)."""
         ...

@@ -21,6 +21,9 @@ def run(session: Session, mail: Command) -> None:
             case "compact":
                 session.compacting.commanded(mail.argument, mail.done)
                 return
+            case "new":
+                session.renew(mail.done)
+                return
             case "status":
                 answer = status(session)
             case "model":
@@ -35,6 +38,7 @@ def run(session: Session, mail: Command) -> None:
                 raise UsageError(f"unknown command /{mail.name}; {HELP}")
         mail.done.set(answer)
     except PerdureError as error:
+        session.not_written(error)
         mail.done.fail(error)
 
 

@@ -18,14 +18,14 @@ from perdure.actors.messages import (
     Truncate,
     Truncated,
 )
-from perdure.context.compaction.fold import Done
 from perdure.context.compaction.proof import Refusal
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.tokens import RESULT_WEIGHT, Estimator, Measure
+from perdure.edges.session.rewrite import discard
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Item, ToolResult
+from perdure.records import Assistant, Item, Items, ToolResult
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -48,12 +48,12 @@ class Compacting:
     def weigh(self, item: Item) -> Measure:
         """An item's size; a single result counts at its limited size, for more is never sent."""
         size = self.session.scratch.gauge.measure(item)
-        if isinstance(item.message, ToolResult):
-            most = self.session.environment.limits.single_chars
-            return Measure(
-                min(size.seed, most * RESULT_WEIGHT), min(size.content, most * RESULT_WEIGHT), size.raw
-            )
-        return size
+        if not isinstance(item.message, ToolResult):
+            return size
+        most = self.session.environment.limits.single_chars * RESULT_WEIGHT
+        if size.seed <= most:
+            return size
+        return Measure(most, size.content * most // size.seed, size.raw * most // size.seed)
 
     @property
     def tokens(self) -> int:
@@ -138,6 +138,8 @@ class Compacting:
 
     def compacted(self, mail: Compacted) -> None:
         """A summary is ready. The view is switched between tool batches only, so it may have to wait."""
+        if self.state.running is None:
+            return  # asked for by one that crashed, or for the session before `/new`
         if self.session.state == "running":
             self._staged = mail
         else:
@@ -151,7 +153,8 @@ class Compacting:
 
     def failed(self, mail: CompactionFailed) -> None:
         """The worker found no summary."""
-        self._ended(mail.kind, mail.why)
+        if self.state.running is not None:
+            self._ended(mail.kind, mail.why)
 
     def crashed(self, pool: str, why: str) -> None:
         """A worker died of its message: for the session that is a failure like any other."""
@@ -163,7 +166,7 @@ class Compacting:
     def _commit(self, mail: Compacted) -> None:
         t = self.session.transcript
         done = mail.done
-        if mail.generation != t.generation:
+        if mail.generation != t.generation or (done is not None and not _begins(t.items, done.plan.before)):
             self.state = coordinator.dropped(self.state)
             self._go_on()
             return
@@ -180,6 +183,7 @@ class Compacting:
         try:
             t.compact(done.summary, proof.first_kept, proof.tokens_before, msgspec.json.encode(proof))
         except PerdureError as error:
+            self.session.not_written(error)
             self._ended("storage", str(error))
             return
         self.state = coordinator.committed(self.state)
@@ -191,15 +195,24 @@ class Compacting:
         self._truncate()
 
     def _ended(self, kind: str, why: str) -> None:
-        now = self.session.services.clock.now()
+        now, was = self.session.services.clock.now(), self.state.running
         hopeless = self.session.transcript.leaf if kind in ("hopeless", "nothing") else None
         self.state = coordinator.failed(self.state, now=now, hopeless=hopeless)
         self.session.services.log("compaction.failed", session=self.session.key, kind=kind, why=why)
         asked, self._asked = self._asked, None
         if asked is not None:
             asked.set(f"Nothing was compacted: {why}.")
-        if self.session.state == "settling":
+        if self.session.state == "settling" and was not in ("overflow", "manual", None):
+            self._ask_again(why)  # a background attempt gives up sooner than one that a turn waits for
+        elif self.session.state == "settling":
             self.session.end_badly("overflow", f"the context can't be made smaller: {why}")
+
+    def _ask_again(self, why: str) -> None:
+        match self._ask("overflow"):
+            case Start():
+                self._begin("overflow")
+            case _:
+                self.session.end_badly("overflow", f"the context can't be made smaller: {why}")
 
     def _tell(self, text: str) -> None:
         asked, self._asked = self._asked, None
@@ -224,6 +237,10 @@ class Compacting:
 
     def truncated(self, mail: Truncated) -> None:
         """The rewritten file is ready: put it in place, appends since then included."""
+        if not self._truncating:  # for the session before `/new`, or for one that crashed
+            if mail.prepared is not None:
+                discard(mail.prepared)
+            return
         self._truncating = False
         log, key = self.session.services.log, self.session.key
         if mail.prepared is None:
@@ -238,3 +255,8 @@ class Compacting:
             self.session.notice("truncation", report.line())
         else:
             log("truncation.skipped", session=key, why=report.reason)
+
+
+def _begins(items: list[Item], before: Items) -> bool:
+    """Whether the view still begins with what a summary was made of."""
+    return len(items) >= len(before) and all(a.entry == b.entry for a, b in zip(before, items, strict=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -51,6 +52,7 @@ class Builtin:
         env = view.environment
         estimator = Estimator(view.calibration, 0.08, 1) if view.calibration else Estimator()
         forced = self.mail.reason in ("manual", "overflow", "model_switch")
+        io = self.services.io
         chosen = plan(
             view.items,
             limits=env.limits,
@@ -58,21 +60,26 @@ class Builtin:
             unseen=view.unseen,
             running=self.mail.reason == "overflow" or view.running,
             force=forced,
+            pinned=view.pinned,
         )
         if isinstance(chosen, Nothing):
             self.kind = "nothing"
             return EngineCompaction(True, False, chosen.reason)
         info = self.services.resolver.summariser(env.model)
-        fold = Fold(
-            chosen,
-            limits=env.limits,
-            estimator=estimator,
-            rules=self.services.resolver.instructions(self.mail.instructions),
-            trigger=self.mail.reason,
-            window=min(info.window, env.limits.window) if info == env.model else info.window,
+        fold = await io.run(
+            partial(
+                Fold,
+                chosen,
+                limits=env.limits,
+                estimator=estimator,
+                rules=self.services.resolver.instructions(self.mail.instructions),
+                trigger=self.mail.reason,
+                window=min(info.window, env.limits.window),
+                max_output=info.max_output,
+            )
         )
-        while isinstance(fold.step, Ask):
-            fold.answer(await summarise(self.services, view.key, info, fold.step))
+        while isinstance(ask := fold.step, Ask):
+            await io.run(fold.answer, await summarise(self.services, view.key, info, ask))
         return self._ended(fold)
 
     def _ended(self, fold: Fold) -> EngineCompaction:

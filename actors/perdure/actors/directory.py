@@ -9,10 +9,26 @@ from __future__ import annotations
 from collections import OrderedDict
 from functools import partial
 
-from perdure.actors.messages import Mail, Sleep
+from perdure.actors.messages import (
+    Abort,
+    Close,
+    Command,
+    Deliver,
+    Mail,
+    Note,
+    Sleep,
+    Truncated,
+    Wake,
+    Woken,
+)
 from perdure.actors.services import Services
-from perdure.actors.session import Session
+from perdure.actors.session import Session, refuse
+from perdure.edges.session.rewrite import discard
+from perdure.errors import Closed
+from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.mailbox import Handler, Ref
+
+WAKING = (Deliver, Command, Note, Wake)  # all else is for somebody awake: reports to one who is gone
 
 
 class Directory:
@@ -23,6 +39,7 @@ class Directory:
         self._refs: dict[str, Ref] = {}
         self.awake: dict[str, Session] = {}
         self._resting: OrderedDict[str, None] = OrderedDict()
+        self._turns: dict[str, int] = {}  # the last turn's number: a lost turn must not pass for a new one
         self.wakings = self.sleeps = 0
 
     def ref(self, key: str) -> Ref:
@@ -50,19 +67,24 @@ class Directory:
                 self._refs[oldest].post(Sleep())
 
     def _wake(self, key: str, mail: Mail) -> None:
-        if isinstance(mail, Sleep):
-            if mail.done is not None:
-                mail.done.set(True)
+        if not isinstance(mail, WAKING):
+            turn_away(mail)
             return
         ref = self._refs[key]
-        session = Session(key, ref, self._services, self._released)
+        try:
+            session = Session(key, ref, self._services, self._released, self._turns.get(key, 0))
+        except KernelClosed:
+            refuse(mail, Closed("the host is stopping"))
+            return
         self.awake[key] = session
         self.wakings += 1
         ref.handler = session.handle
         session.handle(mail)
 
     def _released(self, key: str) -> None:
-        self.awake.pop(key, None)
+        session = self.awake.pop(key, None)
+        if session is not None and session.turn:
+            self._turns[key] = session.turn
         self._resting.pop(key, None)
         self.sleeps += 1
         self._refs[key].handler = partial(self._wake, key)
@@ -72,6 +94,25 @@ class Directory:
         self._services.log("session.crashed", session=key, error=repr(error))
         session = self.awake.pop(key, None)
         if session is not None:
+            self._turns[key] = session.turn
             session.abandon(error)
+            self._refs[key].post(Wake())  # what it had begun is taken up
         self._resting.pop(key, None)
         return partial(self._wake, key)
+
+
+def turn_away(mail: Mail) -> None:
+    """Mail for a session that sleeps, and no reason to wake it."""
+    match mail:
+        case Sleep(done) if done is not None:
+            done.set(True)
+        case Abort(done) if done is not None:
+            done.set(False)
+        case Close(done):
+            done.set(None)
+        case Woken(held) if held is not None:  # opened for one that crashed meanwhile
+            held.close(handover=False)
+        case Truncated(prepared) if prepared is not None:
+            discard(prepared)
+        case _:
+            refuse(mail, Closed("the session was closed"))

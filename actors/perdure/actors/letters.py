@@ -38,17 +38,19 @@ class Letters:
         try:
             self._fits(letter)
             busy = session.state in ("running", "settling")
-            if busy and len(transcript.pending) >= MOST_WAITING:
+            waits = busy or bool(transcript.pending)  # never past an earlier letter
+            if waits and len(transcript.pending) >= MOST_WAITING:
                 raise Busy(f"{letter.key}: {MOST_WAITING} messages wait already: send it again later")
-            receipt = transcript.hold(letter) if busy else transcript.receive(letter)
+            receipt = transcript.hold(letter) if waits else transcript.receive(letter)
         except PerdureError as error:
+            session.not_written(error)
             mail.ack.fail(error)
             if mail.reply is not None:
                 mail.reply.fail(error)
             return
         mail.ack.set(receipt)
         if mail.reply is not None:
-            self._wait(letter, mail.reply, held=busy)
+            self._wait(letter, mail.reply, held=waits)
         if not busy:
             session.start_turn()
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, TypeAlias, dataclass_transform
 
 from msgspec import Struct
 
-from perdure.contracts import Letter, Receipt, Reply
 from perdure.actors.coordinator import Reason
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
+from perdure.contracts import Letter, Receipt, Reply
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
 from perdure.kernel.waiter import Waiter
@@ -160,6 +161,7 @@ class Snapshot(Mail):
     environment: Environment
     unseen: frozenset[str]
     calibration: float = 1.0
+    pinned: Mapping[str, str] = MappingProxyType({})  # texts by entry that no summary may lose
     running: bool = False
     cache_age: float | None = None  # seconds since a model last read this view; None: never
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perdure.context.compaction.prompts import Instructions
+from perdure.context.environment import Environment
+from perdure.context.pipeline import TransformContext
 from perdure.contracts import Blobs, ContextEngine, Model, Tool
 from perdure.edges.session.files import SessionFiles
 from perdure.kernel.channel import Channel
@@ -15,9 +18,6 @@ from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.pool import Pool
 from perdure.records import ModelInfo
-from perdure.context.compaction.prompts import Instructions
-from perdure.context.environment import Environment
-from perdure.context.pipeline import TransformContext
 
 
 class Resolver(Protocol):

@@ -51,13 +51,16 @@ from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
 from perdure.contracts import Notice, Reply, TurnFinished, TurnStarted
 from perdure.edges.session.files import Held
-from perdure.errors import Busy, Closed, PerdureError, StorageFailed
+from perdure.errors import Busy, Closed, Fenced, PerdureError, StorageFailed
+from perdure.kernel.deadlines import Timer
+from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Cancelled, Failed, Returned, describe
 from perdure.kernel.waiter import Waiter
 from perdure.records import Assistant, Item, Items, Text, ToolResult, User
 
+STORAGE_PAUSE = 5.0  # seconds until letters that wait try a disk again that took nothing
 MOST_STASHED = 256  # mail that waits while the file is being opened
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
@@ -70,16 +73,22 @@ class Stale(PerdureError):
 class Session:
     """One awake session. `release` gives its place back when it closes or falls asleep."""
 
-    def __init__(self, key: str, ref: Ref, services: Services, release: Callable[[str], None]) -> None:
+    def __init__(
+        self, key: str, ref: Ref, services: Services, release: Callable[[str], None], turn: int = 0
+    ) -> None:
         self.key, self.ref, self.services, self.release = key, ref, services, release
         self.state: State = "opening"
-        self.turn = 0
+        self.turn = turn
         self.job: Job | None = None
         self.tally = Tally()
         self.scratch = Scratch()
         self.started = 0  # wall ms of the latest model call's end, for the cache's age
         self.stash: deque[Mail] = deque()
         self.closing: list[Waiter[None]] = []  # who waits for the session's end
+        self.renewing: Waiter[str] | None = None  # who waits for the new session file
+        self.lost = False  # the file has another owner now
+        self.paused: Timer | None = None  # turns wait for a disk that takes something again
+        self.after_due = False  # the hooks of the last turn have not reported yet
         self.letters = Letters(self)
         self.compacting = Compacting(self)
         self.held: Held
@@ -94,9 +103,10 @@ class Session:
 
     def _hold(self) -> Held:
         files, now = self.services.files, self.services.clock.wall_ms()
-        if files.exists(self.key):
+        if self.renewing is None and files.exists(self.key):
             return files.open(self.key, now)
-        return files.create(self.key, self.services.resolver.shown_workspace(self.key), now)
+        workspace = self.services.resolver.shown_workspace(self.key)
+        return (files.create if self.renewing is None else files.renew)(self.key, workspace, now)
 
     def _opened(self, _job: Job, outcome: object) -> None:
         match outcome:
@@ -109,16 +119,32 @@ class Session:
 
     def _woken(self, held: Held) -> None:
         clock, resolver, opened = self.services.clock, self.services.resolver, held.opened
-        self.held = held
         chosen = opened.settings
         ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
         info = resolver.model_for(self.key, ref)
-        self.environment = resolver.environment(self.key, info, chosen.thinking)
-        self.transcript = Transcript(opened, held.file, wall_ms=clock.wall_ms, weigh=self.compacting.weigh)
+        try:
+            self.environment = resolver.environment(self.key, info, chosen.thinking)
+        except Exception as error:  # a workspace that can't be read, a configuration that can't work
+            held.close(handover=False)
+            self._not_woken(error)
+            return
+        self.held = held
+        self.transcript = Transcript(held, wall_ms=clock.wall_ms, weigh=self.compacting.weigh)
         self.state = "idle"
+        renewing, self.renewing = self.renewing, None
+        if renewing is not None:
+            renewing.set("A new session has begun; the old one is kept beside it.")
         self._take_up()
-        while self.stash:
-            self.handle(self.stash.popleft())
+        self._unstash()
+
+    def _unstash(self) -> None:
+        while self.stash and self.state not in ("opening", "closed"):
+            mail = self.stash.popleft()
+            try:
+                self.handle(mail)
+            except BaseException as error:
+                refuse(mail, error)
+                raise
 
     def _take_up(self) -> None:
         """A turn that a crash cut off is taken up once per ownership; waiting letters start one."""
@@ -138,8 +164,20 @@ class Session:
         self.services.log("session.not_opened", session=self.key, error=str(error))
         self.state = "closed"
         self.release(self.key)
-        for mail in self.stash:
-            refuse(mail, error)
+        if self.renewing is not None:
+            self.renewing.fail(error)
+        for done in self.closing:
+            done.set(None)
+        self._turn_away(error)
+
+    def _turn_away(self, error: BaseException) -> None:
+        """Whatever still waits to be handled won't be."""
+        while self.stash:
+            mail = self.stash.popleft()
+            if isinstance(mail, Close):
+                mail.done.set(None)
+            else:
+                refuse(mail, error)
 
     # --- mail -------------------------------------------------------------------------------------
 
@@ -151,6 +189,13 @@ class Session:
             else:
                 refuse(mail, Busy(f"{self.key}: too many messages wait for it to open: send it again later"))
             return
+        self._decide(mail)
+        if self.lost and self.state != "closed":
+            self._lose()
+        elif self.at_ease:
+            self.services.on_idle(self.key)
+
+    def _decide(self, mail: Mail) -> None:
         match mail:
             case Deliver():
                 self.letters.deliver(mail)
@@ -175,10 +220,10 @@ class Session:
             case Truncated():
                 self.compacting.truncated(mail)
             case AfterTurnDone():
+                self.after_due = False
                 if self.state == "idle":
                     self.compacting.consider()
                     self.compacting.rested()
-                    self.services.on_idle(self.key)
             case Idle():
                 if self.state == "idle":
                     self.compacting.consider("idle")
@@ -192,7 +237,14 @@ class Session:
                 else:
                     self._woken(held)
             case Wake():
-                pass
+                if self.state == "idle" and self.transcript.pending:
+                    self.start_turn()
+
+    @property
+    def at_ease(self) -> bool:
+        """Nothing is under way here, and nothing waits: it may sleep."""
+        resting = self.state == "idle" and not self.after_due
+        return resting and not self.transcript.pending and self.compacting.at_rest
 
     def _note(self, mail: Note) -> None:
         """Between turns only: a message in the middle of a tool batch would break it."""
@@ -202,13 +254,19 @@ class Session:
         try:
             mail.done.set(self.transcript.append(mail.message).entry)
         except PerdureError as error:
+            self.not_written(error)
             mail.done.fail(error)
+
+    def not_written(self, error: PerdureError) -> None:
+        """Whoever tried tells its own caller; a file that another one owns now is let go besides."""
+        self.lost = self.lost or isinstance(error, Fenced)
 
     # --- the turn ---------------------------------------------------------------------------------
 
     def start_turn(self) -> None:
         """Begin a turn from the transcript as it stands; letters wait in it or in the inbox."""
         self.compacting.stop_timer()
+        self._stop_pause()
         self.tally = Tally()
         self.services.events.publish(TurnStarted(self.key, self.turn + 1))
         self._run_turn()
@@ -218,9 +276,15 @@ class Session:
         self.state = "running"
         number = self.turn
         turn = Turn(self.key, number, self.ref, self.services, self.tally, self.scratch)
-        self.job = self.services.kernel.start(
-            f"{self.key}#{number}", turn.run, on_end=lambda _job, out: self.ref.post(TurnEnded(number, out))
-        )
+        try:
+            self.job = self.services.kernel.start(
+                f"{self.key}#{number}",
+                turn.run,
+                on_end=lambda _job, out: self.ref.post(TurnEnded(number, out)),
+            )
+        except KernelClosed:
+            self.state = "idle"
+            self.letters.refuse(Closed("the host is stopping"))
 
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
@@ -241,13 +305,14 @@ class Session:
         )
 
     def _next_step(self, mail: NextStep) -> None:
-        if mail.turn != self.turn:
+        if mail.turn != self.turn or self.state != "running":
             mail.view.fail(Stale("this turn is over"))
             return
         try:
             self.compacting.switch()
             self.letters.enter()
-        except StorageFailed as error:
+        except PerdureError as error:
+            self.not_written(error)
             mail.view.fail(error)
             return
         self.compacting.consider()
@@ -260,6 +325,7 @@ class Session:
         try:
             item = self.transcript.append(mail.message, decisions=mail.decisions)
         except PerdureError as error:
+            self.not_written(error)
             mail.done.fail(error)
             return
         if mail.accepted:
@@ -284,6 +350,9 @@ class Session:
                 self._finish_close()
             case Cancelled():
                 self.end_badly("aborted", "aborted by the user")
+            case Failed(StorageFailed() as error):
+                self._pause()
+                self.end_badly("error", str(error))
             case outcome:
                 self.services.log("turn.crashed", session=self.key, turn=mail.turn, outcome=repr(outcome))
                 self.end_badly("error", f"the turn failed inside the host: {describe(outcome)}")
@@ -309,6 +378,7 @@ class Session:
         try:
             self.tally.entries.append(self.transcript.append(message).entry)
         except PerdureError as error:
+            self.not_written(error)
             self.services.log("turn.end_not_written", session=self.key, error=str(error))
         if stop != "aborted":
             self.tally.errors.append(why)
@@ -322,11 +392,43 @@ class Session:
         self.compacting.switch()
         self.letters.answer(reply)
         self.services.events.publish(TurnFinished(self.key, reply))
-        self.submit("after_turn", AfterTurn(self.snapshot(), self.turn))
+        self.after_due = self.submit("after_turn", AfterTurn(self.snapshot(), self.turn))
         if self.closing:
             self._finish_close()
-        elif self.transcript.pending:
+        elif self.renewing is not None:
+            self._begin_anew()
+        elif self.transcript.pending and self.paused is None:
             self.start_turn()
+
+    def _pause(self) -> None:
+        """The disk takes nothing: letters that wait try again in a while, not at once and for ever."""
+        self._stop_pause()
+        post = self.ref.post
+        self.paused = self.services.clock.call_after(STORAGE_PAUSE, lambda: post(Wake()))
+
+    def _stop_pause(self) -> None:
+        if self.paused is not None:
+            self.paused.cancel()
+            self.paused = None
+
+    def renew(self, done: Waiter[str]) -> None:
+        """`/new`: end the turn, put the file aside and begin another; mail that comes meanwhile waits."""
+        if self.renewing is not None:
+            done.fail(Busy(f"{self.key}: a new session is being made already"))
+            return
+        self.renewing = done
+        if self.state == "idle":
+            self._begin_anew()
+        else:
+            self.abort()
+
+    def _begin_anew(self) -> None:
+        self._leave_file()
+        self.letters.refuse(Closed("a new session was begun before this was answered"))
+        self.letters, self.compacting = Letters(self), Compacting(self)
+        self.tally, self.scratch, self.started, self.after_due = Tally(), Scratch(), 0, False
+        self.state = "opening"
+        self.services.kernel.start(f"{self.key}#open", self._open, on_end=self._opened)
 
     def abort(self) -> bool:
         """Stop the running turn, if any; its end comes as `TurnEnded`."""
@@ -351,6 +453,7 @@ class Session:
                     pass
                 case _:
                     self.services.log("worker.failed", session=self.key, pool=pool, outcome=repr(outcome))
+                    self.after_due = self.after_due and pool != "after_turn"
                     self.compacting.crashed(pool, describe(outcome))
 
         accepted = self.services.pools[pool].submit(self.key, mail, back)
@@ -361,7 +464,7 @@ class Session:
     # --- sleep and end ----------------------------------------------------------------------------
 
     def _sleep(self, done: object) -> None:
-        can = self.state == "idle" and not self.transcript.pending and self.compacting.at_rest
+        can = self.at_ease
         if can:
             self._let_go()
         if done is not None:
@@ -388,23 +491,43 @@ class Session:
 
     def abandon(self, error: BaseException) -> None:
         """This object is broken (a bug): let go of everything; the session begins anew from its file."""
+        opened, self.state = self.state not in ("opening", "closed"), "closed"
         if self.job is not None:
             self.job.cancel()
-        self.compacting.stop_timer()
-        if self.state != "opening":
-            self.letters.refuse(error)
+        self._stop_timers()
+        self.letters.refuse(error)
+        if self.renewing is not None:
+            self.renewing.fail(error)
+        for done in self.closing:
+            done.set(None)
+        self._turn_away(error)
+        if opened:
             self.held.close(handover=False)
-        self.state = "closed"
+
+    def _lose(self) -> None:
+        """Another owner has the file, or it is gone: whoever waits is told, the next mail opens it anew."""
+        self.services.log("session.lost", session=self.key)
+        self.release(self.key)
+        self.abandon(Fenced(f"{self.key}: another owner took the session's file: send again"))
 
     def _let_go(self) -> None:
-        self.compacting.stop_timer()
-        try:
-            self.transcript.leave()
-        except PerdureError as error:
-            self.services.log("session.checkpoint_failed", session=self.key, error=str(error))
-        self.held.close(handover=True)
+        self._leave_file()
         self.state = "closed"
         self.release(self.key)
+        self._turn_away(Closed("the session was closed"))
+
+    def _leave_file(self) -> None:
+        self._stop_timers()
+        try:
+            self.transcript.leave()
+            self.held.close(handover=True)
+        except PerdureError as error:
+            self.services.log("session.not_left_whole", session=self.key, error=str(error))
+            self.held.close(handover=False)
+
+    def _stop_timers(self) -> None:
+        self.compacting.stop_timer()
+        self._stop_pause()
 
     def notice(self, kind: str, text: str) -> None:
         """Tell the user, once, what happened to the session."""

@@ -20,8 +20,8 @@ from perdure.actors.recalling import SessionRecall
 from perdure.actors.services import Services
 from perdure.contracts import Recall, ToolEnded, ToolOutput, ToolStarted
 from perdure.edges.tools.outcome import bad_arguments, failed, timed_out, unknown_tool
-from perdure.kernel.errors import DeadlineExceeded
 from perdure.errors import PerdureError
+from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.outcome import Failed, Lost, describe
 from perdure.records import ToolCall, ToolResult
 
@@ -38,6 +38,7 @@ class CallContext:
     workspace: Path
     recall: Recall
     services: Services
+    virtual: bool
 
     async def run_blocking(self, work: Callable[[], Any]) -> Any:
         return await self.services.io.run(work)
@@ -72,11 +73,12 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
     if unparsable is not None:
         return bad_arguments(call.name, unparsable)
     context = CallContext(
-        turn.key,
-        call.id,
-        services.resolver.workspace(turn.key),
-        SessionRecall(services, Path(view.file)),
-        services,
+        session=turn.key,
+        call_id=call.id,
+        workspace=services.resolver.workspace(turn.key),
+        recall=SessionRecall(services, Path(view.file)),
+        services=services,
+        virtual=services.clock.virtual,
     )
     try:
         with services.clock.fail_after(services.timing.tool):

@@ -22,11 +22,11 @@ from perdure.edges.session.facts import (
     Seen,
     Settings,
 )
-from perdure.edges.session.ids import entry_id
+from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared, Truncated, commit
 from perdure.edges.session.tail import open_session
-from perdure.edges.session.writer import ForeignWrite, LocalSessionFile
-from perdure.errors import StorageFailed
+from perdure.edges.session.writer import ForeignWrite
+from perdure.errors import Fenced, StorageFailed
 from perdure.records import Decision, Item, Message, Provenance, Summary, User
 
 MOST_RESUMES = 3  # a turn that ends its host each time must not end it for ever
@@ -37,18 +37,11 @@ LONG_TAIL = 1024 * 1024  # bytes since the last checkpoint after which a sleep w
 class Transcript:
     """State of one awake session. `weigh` measures an item, for the running size of the view."""
 
-    def __init__(
-        self,
-        opened: Opened,
-        file: LocalSessionFile,
-        *,
-        wall_ms: Callable[[], int],
-        weigh: Callable[[Item], Measure],
-    ) -> None:
-        self.file, self._wall_ms, self._weigh, self._made = file, wall_ms, weigh, 0
+    def __init__(self, held: Held, *, wall_ms: Callable[[], int], weigh: Callable[[Item], Measure]) -> None:
+        self.file, self._ids, self._wall_ms, self._weigh = held.file, held.ids, wall_ms, weigh
         self.generation = 0  # rises when the view is switched; results made for an older one are dropped
         self.foreign = 0  # appends of other programs that were taken in
-        self.load(opened)
+        self.load(held.opened)
 
     def load(self, opened: Opened) -> None:
         """Take the state from what was read: at waking, and after a foreign program wrote."""
@@ -196,6 +189,8 @@ class Transcript:
             opened = open_session(self.file.path)
             self._take_places(opened)
             self.covered_bytes = 0
+            if self.leaf != self.compaction:  # nothing of ours stands directly behind a compaction
+                self.checkpoint()
         return report
 
     def leave(self) -> None:
@@ -222,6 +217,7 @@ class Transcript:
         self, leaf: str | None, decisions: tuple[Decision, ...], *, kept: str | None, prev: str | None
     ) -> Checkpoint:
         return Checkpoint(
+            session=self.session_id,
             epoch=self.file.epoch,
             leaf=leaf,
             settings=self.settings,
@@ -242,8 +238,7 @@ class Transcript:
     # --- bytes ------------------------------------------------------------------------------------
 
     def _new_id(self) -> str:
-        self._made += 1
-        return entry_id(self._wall_ms(), self.file.epoch, self._made)
+        return self._ids.entry(self._wall_ms())
 
     def _write(self, make: Callable[[str | None], bytes]) -> tuple[Ack, int]:
         """Append one line behind the leaf; where another program wrote first, read again and retry."""
@@ -263,6 +258,8 @@ class Transcript:
     def _take_in(self) -> None:
         """Ours goes behind the foreign leaf if that descends from ours, else behind its own parent."""
         opened, ours = open_session(self.file.path), self.leaf
+        if opened.epoch > self.file.epoch:
+            raise Fenced(f"{self.file.path}: a later host owns it: nothing was acknowledged; send again")
         self.file.adopt(opened.size, opened.inode)
         self.foreign += 1
         if ours is None or any(entry.id == ours for entry in opened.entries):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from perdure.actors.messages import Truncate, Truncated
 from perdure.actors.services import Services
 from perdure.edges.session import rewrite
-from perdure.edges.session.ids import Ids
 from perdure.errors import PerdureError
 
 
 async def truncate(services: Services, key: str, mail: Truncate) -> Truncated:
     """Move what is covered into a verified segment and stage the rest; appends go on meanwhile."""
-    file, now = mail.held.file, services.clock.wall_ms()
-    ids = Ids(file.epoch)
+    file, ids, now = mail.held.file, mail.held.ids, services.clock.wall_ms()
 
     def work() -> rewrite.Prepared | rewrite.Truncated:
         return rewrite.prepare(file, lambda: ids.entry(now), now, sync=services.io.sync)

@@ -65,7 +65,7 @@ class Turn:
 
     async def _prepare(self, view: Snapshot) -> pipeline.Prepared:
         env = view.environment
-        stage = pipeline.history(view.items, env, view.decisions)
+        stage = pipeline.history(view.items, env, view.decisions, unseen=view.unseen, scratch=self.scratch)
         assembled = await self._assemble(view, stage.items)
         return pipeline.request(
             stage,

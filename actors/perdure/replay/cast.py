@@ -93,7 +93,7 @@ def _reply(step: ModelStep) -> ScriptedReply:
 
 
 def _torn(blocks: tuple[Block, ...]) -> str:
-    """What streams in place of the first call's arguments: as written if that can't be read, else its half."""
+    """What streams in place of the first call's arguments: unreadable ones as written, others cut in half."""
     raw = next((b.arguments for b in blocks if isinstance(b, ToolCall)), b"")
     try:
         msgspec.json.decode(raw)

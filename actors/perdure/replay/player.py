@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from perdure.actors.services import Timing
 from perdure.edges.models import catalog
 from perdure.edges.models.accounting import Accounting
 from perdure.edges.models.scripted import ScriptedModel
@@ -18,6 +19,7 @@ from perdure.edges.settings import Settings
 from perdure.edges.tools.builtin import default_tools
 from perdure.errors import ConfigError, PerdureError
 from perdure.host import Host
+from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.virtual import VirtualClock
 from perdure.records import Bash, ModelInfo
@@ -51,6 +53,8 @@ HEARTBEAT = (
 )
 INSTANT = 0.001  # long enough for everything of this instant to have happened
 WORKSPACE = "/workspace"  # what prompts and headers say, so that they are the same on every machine
+IDLE = 120.0  # seconds of silence that count as a stall: twice the longest latency of a recording
+LOOK = 60.0  # virtual seconds between two looks whether a cue can still begin
 PATIENCE = 7 * 86400.0  # virtual seconds a step waits for its session before the scenario is given up
 
 
@@ -111,6 +115,7 @@ class Player:
             workspace=self._workspace,
             shown_workspace=header.cwd or WORKSPACE,
             clock=self.clock,
+            timing=Timing(model_idle=IDLE),
             environ={},
         )
         self._host = await host.__aenter__()
@@ -196,16 +201,23 @@ class Player:
         if when == "rest":
             await self._rest(getattr(step, "session", None))
         elif when in ("during", "after"):
-            above = cues.before(self.scenario.steps, at)
-            assert above is not None
-            cue = self.scenario.steps[above]
-            assert isinstance(cue, ModelStep | ToolStep)
-            await self.clock.wait(
-                (self.stage.begun if when == "during" else self.stage.ended)(above), PATIENCE
-            )
-            await self.clock.sleep(cue.latency / 2 if when == "during" else INSTANT)
+            await self._beside(cues.before(self.scenario.steps, at), when)
         if step.at is not None and step.at > self.clock.now():
             await self.clock.sleep(step.at - self.clock.now())
+
+    async def _beside(self, above: int | None, when: str) -> None:
+        """Wait for the cue above to begin (and be half over), or to end; not for one that can't begin."""
+        assert above is not None
+        cue = self.scenario.steps[above]
+        assert isinstance(cue, ModelStep | ToolStep)
+        waiter = (self.stage.begun if when == "during" else self.stage.ended)(above)
+        while not waiter.done:
+            try:
+                await self.clock.wait(waiter, LOOK)
+            except DeadlineExceeded:
+                if not self.watch.of(cue.session).busy:
+                    return  # its turn is over: the step comes at rest
+        await self.clock.sleep(cue.latency / 2 if when == "during" else INSTANT)
 
     async def _rest(self, session: str | None) -> None:
         """Wait until the session, or all, rest."""

@@ -22,8 +22,9 @@ from perdure.context.heartbeat import drop_silent_heartbeats
 from perdure.context.limit import limit
 from perdure.context.prune import prune
 from perdure.context.repair import repair
-from perdure.context.sanitize import sanitize
+from perdure.context.sanitize import Before, sanitize
 from perdure.context.seal import seal
+from perdure.context.settled import Settled
 from perdure.context.strip import strip
 from perdure.context.tokens import Estimator, Gauge, Measure
 from perdure.context.validate import validate
@@ -35,10 +36,10 @@ from perdure.records import Decision, Items, LedgerLine, Record
 class Scratch:
     """What one session keeps between its requests, so that a step costs the tail that changed."""
 
-    __slots__ = ("gauge", "memo")
+    __slots__ = ("gauge", "memo", "safe", "sealed")
 
     def __init__(self) -> None:
-        self.gauge, self.memo = Gauge(), Memo()
+        self.gauge, self.memo, self.safe, self.sealed = Gauge(), Memo(), Settled(), Settled()
 
 
 class HookContext(Record, gc=True):
@@ -70,15 +71,37 @@ class Prepared(Record):
     decisions: tuple[Decision, ...]
 
 
-def history(items: Items, env: Environment, decided: Decisions) -> Changed:
+def history(
+    items: Items,
+    env: Environment,
+    decided: Decisions,
+    *,
+    unseen: frozenset[str] = frozenset(),
+    scratch: Scratch | None = None,
+) -> Changed:
     """The safety steps, in their fixed order; what they did is in the outcome."""
-    return (
-        strip(items)
-        .then(lambda now: sanitize(now, env.policy, env.model, thinking=env.thinking, decided=decided))
-        .then(lambda now: validate(now, env.policy))
-        .then(lambda now: drop_silent_heartbeats(now, env.heartbeat))
-        .then(lambda now: limit(now, env.history_limit, decided))
-        .then(lambda now: repair(now, decided=decided))
+
+    def steps(now: Items, before: Before | None) -> Changed:
+        return (
+            strip(now)
+            .then(lambda now: _sanitised(now, env, decided, unseen, before))
+            .then(lambda now: validate(now, env.policy))
+            .then(lambda now: drop_silent_heartbeats(now, env.heartbeat))
+        )
+
+    key = (env.policy, env.model, env.thinking, env.heartbeat)
+    safe = (scratch or Scratch()).safe.run(items, steps, key=key, policy=env.policy, decided=decided)
+    cut = safe.then(lambda now: limit(now, env.history_limit, decided))
+    if cut.items is safe.items:  # sanitising has paired everything already; only a cut can tear a pair
+        return cut
+    return cut.then(lambda now: repair(now, decided=decided, unseen=unseen))
+
+
+def _sanitised(
+    items: Items, env: Environment, decided: Decisions, unseen: frozenset[str], before: Before | None
+) -> Changed:
+    return sanitize(
+        items, env.policy, env.model, thinking=env.thinking, decided=decided, unseen=unseen, before=before
     )
 
 
@@ -104,7 +127,17 @@ def request(
     for hook in hooks:
         done = done.then(bound(hook, context))
     thinking = env.thinking if done.thinking else "off"
-    done = done.then(lambda now: seal(now, env.policy, env.model, thinking=thinking, decided=decided))
+    done = done.then(
+        lambda now: seal(
+            now,
+            env.policy,
+            env.model,
+            thinking=thinking,
+            decided=decided,
+            unseen=unseen,
+            settled=scratch.sealed,
+        )
+    )
     return _sealed(done, assembled, context, scratch.memo)
 
 
