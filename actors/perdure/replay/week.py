@@ -11,13 +11,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from perdure.contracts import Request
+from perdure.contracts import LetterKind, Request
 from perdure.edges.models.reply import ScriptedReply, say
 from perdure.edges.models.sources import demo_source
 from perdure.edges.models.summaries import last_text
 from perdure.host import Host, Sent
 from perdure.records import Record
 from perdure.replay import generate
+from perdure.replay.steps import Kind
 
 DAY = 86_400.0
 HEARTBEAT = "Heartbeat: is anything due today? If not, reply HEARTBEAT_OK."
@@ -31,7 +32,7 @@ QUESTIONS = (
     "Search for invoice in the notes.",
     "How sure are you about the number {m}?",
 )
-CODE = {"service.py": "code", "orders.py": "code", "build.log": "log", "report.json": "json"}
+CODE: dict[str, Kind] = {"service.py": "code", "orders.py": "code", "build.log": "log", "report.json": "json"}
 
 
 class Line(Record):
@@ -51,12 +52,12 @@ def script(n: int, days: int) -> Iterator[Line]:
     """What is said to the n-th session in so many days, in order of time."""
     coder = n % 20 == 19
     for day in range(days):
-        yield Line(day * DAY + 7 * 3600 + _number(n, day, 0) % 1800, "heartbeat", HEARTBEAT)
-        for k in range(6 if coder else 2 + _number(n, day, 1) % 3):
+        morning = day * DAY + 8 * 3600 + _number(n, day, 2) % 36_000
+        yield Line(morning - 60, "heartbeat", HEARTBEAT)
+        for k in range(6 if coder else 1 + _number(n, day, 1) % 3):
             seed = _number(n, day, 10 + k)
             text = f"Please read {tuple(CODE)[seed % 4]}" if coder else QUESTIONS[seed % len(QUESTIONS)]
-            at = day * DAY + 8 * 3600 + _number(n, day, 2) % 36_000 + k * 100 + seed % 60
-            yield Line(at, "user", text.format(n=day + 1, m=seed % 9000 + 1000))
+            yield Line(morning + k * 100 + seed % 60, "user", text.format(n=day + 1, m=seed % 9000 + 1000))
 
 
 def furnish(workspaces: Path) -> None:
@@ -70,7 +71,7 @@ def furnish(workspaces: Path) -> None:
         folder = workspaces / agent
         folder.mkdir(parents=True, exist_ok=True)
         for seed, (name, (kind, chars)) in enumerate(files.items()):
-            text = generate.text(kind, chars, seed)  # type: ignore[arg-type]
+            text = generate.text(kind, chars, seed)
             (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -84,7 +85,7 @@ async def live(host: Host, n: int, days: int, sent: Callable[[str, str, Sent], N
     key = key_of(n)
     for i, line in enumerate(script(n, days)):
         await host.clock.sleep(max(0.0, line.at - host.clock.now()))
-        kind = "internal_system" if line.sender == "heartbeat" else "external_user"
+        kind: LetterKind = "internal_system" if line.sender == "heartbeat" else "external_user"
         letter = await host.send(key, line.text, sender=line.sender, mid=f"{n}-{i}", kind=kind)
         sent(key, f"{n}-{i}", letter)
         await letter.reply()
