@@ -7,10 +7,12 @@ means "in the owner's session file"); their single-process forms stand in `edges
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
 from perdure.records import Assistant, Block, Items, Message, ModelInfo, Record, ToolSpec, Usage
+
+if TYPE_CHECKING:  # the pure core imports this module, and no path
+    from pathlib import Path
 
 # --- letters and placement ------------------------------------------------------------------------
 
