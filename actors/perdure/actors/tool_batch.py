@@ -22,7 +22,7 @@ from perdure.contracts import Recall, ToolEnded, ToolOutput, ToolStarted
 from perdure.edges.tools.outcome import bad_arguments, failed, timed_out, unknown_tool
 from perdure.errors import PerdureError
 from perdure.kernel.errors import DeadlineExceeded
-from perdure.kernel.outcome import Failed, Lost, describe
+from perdure.kernel.outcome import Failed, Lost, Returned, describe
 from perdure.records import ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -80,14 +80,30 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
         services=services,
         virtual=services.clock.virtual,
     )
+    run = partial(tool.run, msgspec.json.decode(call.arguments), context)
     try:
-        with services.clock.fail_after(services.timing.tool):
-            return await tool.run(msgspec.json.decode(call.arguments), context)
+        with services.clock.fail_after(services.timing.tool):  # a job: what ignores its end is left behind
+            (outcome,) = await services.kernel.gather(f"{turn.key}#{turn.number}.{call.id}", run)
     except DeadlineExceeded:
         return timed_out(call.name, services.timing.tool)
-    except Exception as error:
-        services.log("tool.failed", session=turn.key, tool=call.name, error=repr(error))
-        return failed(call.name, error)
+    if isinstance(outcome, Returned):
+        try:
+            return checked(outcome.value)
+        except (TypeError, msgspec.DecodeError) as error:
+            outcome = Failed(error)
+    services.log("tool.failed", session=turn.key, tool=call.name, error=describe(outcome))
+    return failed(call.name, outcome.error if isinstance(outcome, Failed) else describe(outcome))
+
+
+def checked(output: object) -> ToolOutput:
+    """What can be written as it is. Raises `TypeError`, `DecodeError` for a tool's mistake."""
+    if not isinstance(output, ToolOutput):
+        raise TypeError(f"it returned {type(output).__name__}, not a ToolOutput")
+    if output.details is not None:
+        if not isinstance(output.details, bytes):
+            raise TypeError("its details are not JSON as bytes")
+        msgspec.json.decode(output.details, type=msgspec.Raw)
+    return output
 
 
 async def _append(turn: Turn, call: ToolCall, output: ToolOutput) -> None:
