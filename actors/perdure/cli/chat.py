@@ -28,7 +28,7 @@ IMAGES = {
     ".webp": "image/webp",
 }
 MOST_ATTACHED = 5 * 1024 * 1024  # bytes of one attachment
-HELP = "Say something; /status, /compact [focus], /model [ref], /think [level], /new, /abort; /quit or Ctrl-D ends."
+HELP = "/status, /compact [focus], /model [ref], /think [level], /new, /abort; /quit or Ctrl-D ends."
 
 
 def run(
@@ -188,10 +188,8 @@ def _print(reply: Reply) -> None:
     if reply.text:
         say(reply.text)
     if reply.stop not in ("stop", "length"):
-        fail(
-            f"the turn ended with {reply.stop}: {reply.errors[-1] if reply.errors else 'no reason was given'}",
-            1,
-        )
+        why = reply.errors[-1] if reply.errors else "no reason was given"
+        fail(f"the turn ended with {reply.stop}: {why}", 1)
 
 
 __all__ = ["report", "run"]

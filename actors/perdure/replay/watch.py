@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from hashlib import sha256
 from typing import Any
 
@@ -77,10 +78,11 @@ class WatchedModel:
                 seen.request = request.body.decode("utf-8", "replace")
         refused = self._model.refused
         try:
-            async for event in self._model.stream(request):
-                if not purpose and isinstance(event, Answer) and event.message.usage is not None:
-                    seen.largest = max(seen.largest, event.message.usage.prompt)
-                yield event
+            async with aclosing(self._model.stream(request)) as events:
+                async for event in events:
+                    if not purpose and isinstance(event, Answer) and event.message.usage is not None:
+                        seen.largest = max(seen.largest, event.message.usage.prompt)
+                    yield event
         except ModelError:
             seen.refused += self._model.refused - refused
             raise
