@@ -107,7 +107,7 @@ class Host:
         self._timing = timing or self._configured_timing()
         self.registry = Registry()
         self._stack = AsyncExitStack()
-        self.closing = False
+        self.closing = self._killed = False
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -122,15 +122,13 @@ class Host:
             self.placement = LocalPlacement(
                 self.folder.path, wall_ms=self.clock.wall_ms(), force=self.settings.host.force_network_fs
             )
-            self._stack.callback(lambda: self.placement.close(clean=self._clean))
+            self._stack.callback(lambda: self.placement.close(clean=self.left_whole))
             self.kernel = Kernel(self.clock, on_event=self._kernel_event)
             await self._stack.enter_async_context(self.kernel)
             self._furnish()
         except BaseException:
-            self._clean = True
             await self._stack.aclose()
             raise
-        self._clean = False
         self._wake_unfinished()
         return self
 
@@ -138,19 +136,27 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self.closing = True
-        with self.clock.shield():  # also where the program is being cancelled: files are left whole
-            self._clean = await self._close_sessions(grace=0.0 if error else 30.0)
+        if error is None or isinstance(error, Exception):
+            await self._close_sessions(grace=0.0 if error else 30.0)
+        else:  # the program is being cancelled, the dispatcher too: the kernel's stop serves this mail
+            for session in list(self.directory.awake.values()):
+                self._close(session, now=True)
         return await self._stack.__aexit__(kind, error, trace)
 
     def kill(self) -> None:
         """Stop as a killed process would: nothing more is written, no lock is released properly."""
-        self._clean = False
+        self._killed = True
         self.kernel.kill()
         for session in self.directory.awake.values():
             if session.state != "opening":
                 session.held.file.release()
                 session.held.lock.orphan()
         self.directory.awake.clear()
+
+    @property
+    def left_whole(self) -> bool:
+        """Whether no session is in our hands any more, each closed by its own actor."""
+        return not self._killed and not (hasattr(self, "directory") and self.directory.awake)
 
     # --- use --------------------------------------------------------------------------------------
 
@@ -301,14 +307,12 @@ class Host:
                 self.log("session.left_awake", session=key)
                 self.directory.ref(key).post(Wake())
 
-    async def _close_sessions(self, grace: float) -> bool:
-        """Let turns end within `grace` seconds, then stop them; whether every file was closed whole."""
-        waiting = list(self.directory.awake.values())
-        ends = [self._close(session, now=not grace) for session in waiting]
-        if await self._all_closed(ends, grace or 5.0):
-            return True
-        ends += [self._close(session, now=True) for session in list(self.directory.awake.values())]
-        return await self._all_closed(ends, 10.0)
+    async def _close_sessions(self, grace: float) -> None:
+        """Let turns end within `grace` seconds, then stop them."""
+        for now, within in ((not grace, grace or 5.0), (True, 10.0)):
+            ends = [self._close(session, now=now) for session in list(self.directory.awake.values())]
+            if await self._all_closed(ends, within):
+                return
 
     def _close(self, session: Session, *, now: bool) -> Waiter[None]:
         done: Waiter[None] = self.clock.waiter(f"the end of {session.key}")

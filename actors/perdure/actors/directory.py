@@ -24,7 +24,7 @@ from perdure.actors.messages import (
 from perdure.actors.services import Services
 from perdure.actors.session import Session, refuse
 from perdure.edges.session.rewrite import discard
-from perdure.errors import Closed
+from perdure.errors import Closed, PerdureError
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.mailbox import Handler, Ref
 
@@ -39,6 +39,7 @@ class Directory:
         self._refs: dict[str, Ref] = {}
         self.awake: dict[str, Session] = {}
         self._resting: OrderedDict[str, None] = OrderedDict()
+        self._leaving: set[str] = set()  # asked to sleep, and not gone yet
         self._turns: dict[str, int] = {}  # the last turn's number: a lost turn must not pass for a new one
         self.wakings = self.sleeps = 0
 
@@ -59,11 +60,13 @@ class Directory:
 
     def rested(self, key: str) -> None:
         """A session has come to rest: it is the last one to be put to sleep."""
+        self._leaving.discard(key)
         self._resting.pop(key, None)
         self._resting[key] = None
-        while len(self.awake) > self._most_awake and self._resting:
+        while len(self.awake) - len(self._leaving) > self._most_awake and self._resting:
             oldest, _ = self._resting.popitem(last=False)
             if oldest in self.awake:
+                self._leaving.add(oldest)
                 self._refs[oldest].post(Sleep())
 
     def _wake(self, key: str, mail: Mail) -> None:
@@ -86,6 +89,7 @@ class Directory:
         if session is not None and session.turn:
             self._turns[key] = session.turn
         self._resting.pop(key, None)
+        self._leaving.discard(key)
         self.sleeps += 1
         self._refs[key].handler = partial(self._wake, key)
 
@@ -95,9 +99,11 @@ class Directory:
         session = self.awake.pop(key, None)
         if session is not None:
             self._turns[key] = session.turn
-            session.abandon(error)
+            told = f"{key}: the session broke ({error!r}) and begins anew: send the same id again"
+            session.abandon(PerdureError(told))
             self._refs[key].post(Wake())  # what it had begun is taken up
         self._resting.pop(key, None)
+        self._leaving.discard(key)
         return partial(self._wake, key)
 
 

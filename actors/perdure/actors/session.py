@@ -80,6 +80,7 @@ class Session:
         self.state: State = "opening"
         self.turn = turn
         self.job: Job | None = None
+        self.aborted = False  # somebody asked for the running turn's end
         self.tally = Tally()
         self.scratch = Scratch()
         self.started = 0  # wall ms of the latest model call's end, for the cache's age
@@ -143,7 +144,9 @@ class Session:
             try:
                 self.handle(mail)
             except BaseException as error:
-                refuse(mail, error)
+                refuse(
+                    mail, PerdureError(f"{self.key}: the session broke ({error!r}): send the same id again")
+                )
                 raise
 
     def _take_up(self) -> None:
@@ -273,6 +276,7 @@ class Session:
 
     def _run_turn(self) -> None:
         self.turn += 1
+        self.aborted = False
         self.state = "running"
         number = self.turn
         turn = Turn(self.key, number, self.ref, self.services, self.tally, self.scratch)
@@ -346,7 +350,7 @@ class Session:
             case Returned(Overflowed() as overflow):
                 self.state = "settling"
                 self.compacting.overflowed(overflow)
-            case Cancelled() if self.closing:
+            case Cancelled() if self.closing or not self.aborted:  # by the host's end, not by a user
                 self._finish_close()
             case Cancelled():
                 self.end_badly("aborted", "aborted by the user")
@@ -437,6 +441,7 @@ class Session:
             return True
         if self.job is None or self.state != "running":
             return False
+        self.aborted = True
         self.job.cancel()
         return True
 
