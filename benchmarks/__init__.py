@@ -1,0 +1,1 @@
+"""Measures perdure against peers and floors, side by side in one run: `python -m benchmarks`."""
