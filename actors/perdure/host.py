@@ -23,10 +23,12 @@ from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, Timing
 from perdure.actors.session import Session
 from perdure.actors.status import host_status
+from perdure.actors.upkeep import Upkeep
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, Receipt, Reply, Tool
 from perdure.edges import state as state_folder
 from perdure.edges.blobs import LocalBlobs
+from perdure.edges.index import SessionIndex
 from perdure.edges.log import open_log
 from perdure.edges.models import catalog
 from perdure.edges.models.factories import default_factories
@@ -34,6 +36,7 @@ from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
 from perdure.edges.tools.builtin import default_tools
+from perdure.edges.tools.mcp import servers
 from perdure.errors import Busy, Closed, Parked, UsageError
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
@@ -44,7 +47,8 @@ from perdure.kernel.waiter import Waiter
 from perdure.plugins.registry import Registry
 from perdure.records import Block, Message, ModelInfo, Text
 
-MOST_AWAKE = 1024
+MOST_AWAKE = 1024  # sessions in memory; the others are their files and a record of 200 bytes
+DRAIN = 30.0  # seconds that running turns have to end when the host stops
 
 
 class Sent:
@@ -125,7 +129,7 @@ class Host:
             self._stack.callback(lambda: self.placement.close(clean=self.left_whole))
             self.kernel = Kernel(self.clock, on_event=self._kernel_event)
             await self._stack.enter_async_context(self.kernel)
-            self._furnish()
+            self._furnish(await self._mcp_tools())
         except BaseException:
             await self._stack.aclose()
             raise
@@ -137,7 +141,8 @@ class Host:
     ) -> bool | None:
         self.closing = True
         if error is None or isinstance(error, Exception):
-            await self._close_sessions(grace=0.0 if error else 30.0)
+            await self._close_sessions(grace=0.0 if error else DRAIN)
+            await self.upkeep.flush()
         else:  # the program is being cancelled, the dispatcher too: the kernel's stop serves this mail
             for session in list(self.directory.awake.values()):
                 self._close(session, now=True)
@@ -231,7 +236,19 @@ class Host:
         except DeadlineExceeded:
             raise Busy(f"{key}: no answer within {timeout:g} s; send the same message id again") from None
 
-    def _furnish(self) -> None:
+    async def _mcp_tools(self) -> tuple[Tool, ...]:
+        """Tools of the configured MCP servers; one that is away is told and left out until a restart."""
+        if self.clock.virtual or not self.settings.mcp:
+            return ()
+        found: list[Tool] = []
+        for server in servers(self.settings.mcp):
+            self.kernel.spawn(f"mcp:{server.name}", server.run)
+            found += await server.tools()
+            if server.problem:
+                self.log.warning("mcp.away", server=server.name, problem=server.problem)
+        return tuple(found)
+
+    def _furnish(self, more: tuple[Tool, ...]) -> None:
         grant = self.placement.grant(0)
         assert grant is not None
         self.files = SessionFiles(
@@ -244,7 +261,7 @@ class Host:
         )
         default, factories = self._models()
         tools = self._tools if self._tools is not None else default_tools(self.settings)
-        by_name = {tool.spec.name: tool for tool in tools}
+        by_name = {tool.spec.name: tool for tool in (*tools, *more)}
         self.resolver = HostResolver(
             self.settings,
             self.folder,
@@ -259,6 +276,10 @@ class Host:
             log=self.log,
         )
         self.resolver.engine("")  # a missing engine is told at the start, or refused
+        index = None if self.clock.virtual else SessionIndex(self.folder.index)
+        if index is not None:
+            self._stack.callback(index.close)
+        self.upkeep = Upkeep(self.kernel, self.io, index, self.log)
         self.services = Services(
             kernel=self.kernel,
             clock=self.clock,
@@ -270,6 +291,7 @@ class Host:
             pools=tree.grow(self.kernel, lambda: self.services),
             events=self.kernel.channel("events", on_drop=lambda *_: None),
             log=self.log,
+            upkeep=self.upkeep,
             timing=self._timing,
             hooks=self._hooks,
             trigger=self.settings.compaction.trigger,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
 from perdure.context.pipeline import TransformContext
@@ -72,6 +73,7 @@ class Services:
     pools: Mapping[str, Pool]
     events: Channel
     log: Callable[..., None]
+    upkeep: Upkeep
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     trigger: str = "auto"

@@ -130,7 +130,10 @@ class Session:
             self._not_woken(error)
             return
         self.held = held
-        self.transcript = Transcript(held, wall_ms=clock.wall_ms, weigh=self.compacting.weigh)
+        self.services.upkeep.woke(held)
+        self.transcript = Transcript(
+            held, self.services.upkeep, wall_ms=clock.wall_ms, weigh=self.compacting.weigh
+        )
         self.state = "idle"
         renewing, self.renewing = self.renewing, None
         if renewing is not None:
@@ -529,6 +532,7 @@ class Session:
         except PerdureError as error:
             self.services.log("session.not_left_whole", session=self.key, error=str(error))
             self.held.close(handover=False)
+        self.services.upkeep.slept(self.key, self.held)
 
     def _stop_timers(self) -> None:
         self.compacting.stop_timer()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from perdure.actors.upkeep import Upkeep
 from perdure.context.tokens import Measure
 from perdure.contracts import Ack, Letter, Receipt
 from perdure.edges.session import lines
@@ -37,7 +38,10 @@ LONG_TAIL = 1024 * 1024  # bytes since the last checkpoint after which a sleep w
 class Transcript:
     """State of one awake session. `weigh` measures an item, for the running size of the view."""
 
-    def __init__(self, held: Held, *, wall_ms: Callable[[], int], weigh: Callable[[Item], Measure]) -> None:
+    def __init__(
+        self, held: Held, upkeep: Upkeep, *, wall_ms: Callable[[], int], weigh: Callable[[Item], Measure]
+    ) -> None:
+        self._held, self._upkeep = held, upkeep
         self.file, self._ids, self._wall_ms, self._weigh = held.file, held.ids, wall_ms, weigh
         self.generation = 0  # rises when the view is switched; results made for an older one are dropped
         self.foreign = 0  # appends of other programs that were taken in
@@ -66,9 +70,14 @@ class Transcript:
     # --- letters ----------------------------------------------------------------------------------
 
     def seen(self, letter: Letter) -> Receipt | None:
-        """The receipt of an earlier delivery of the same `(sender, mid)`, if within the window."""
+        """The receipt of an earlier delivery of the same `(sender, mid)`.
+
+        The last 1,024 are in the file; older ones are known as long as the index is.
+        """
         who = (letter.sender, letter.mid)
         entry = self.pending[who].entry if who in self.pending else self.recent.get(who)
+        if entry is None and len(self.recent) >= RECENT_IDS:
+            entry = self._upkeep.older(self.session_id, *who)
         return None if entry is None else Receipt(letter.key, *who, entry, repeated=True)
 
     def receive(self, letter: Letter) -> Receipt:
@@ -99,7 +108,8 @@ class Transcript:
         self.pending.pop(who, None)
         self.recent[who] = item.entry
         while len(self.recent) > RECENT_IDS:
-            self.recent.popitem(last=False)
+            (sender, mid), entry = self.recent.popitem(last=False)
+            self._upkeep.evicted(self.session_id, Seen(sender, mid, entry))
         return item
 
     # --- entries ----------------------------------------------------------------------------------
@@ -250,6 +260,7 @@ class Transcript:
                 self._take_in()
                 continue
             self.since_checkpoint += len(line)
+            self._upkeep.wrote(self._held)
             return ack, len(line)
         raise StorageFailed(
             f"{self.file.path}: another program keeps writing to it: stop it, then send again"

@@ -36,7 +36,7 @@ class Listed(Record):
     mtime_ns: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Held:
     """A session file in our hands: the writer, what waking yields, and the lock to keep fresh.
 
