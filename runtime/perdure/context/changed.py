@@ -49,8 +49,17 @@ def as_decisions(decisions: tuple[Decision, ...]) -> Decisions:
 
 
 def common(a: Items, b: Items) -> int:
-    """How many items two views have in common from the start; fast where they are the same objects."""
-    n = min(len(a), len(b))
-    if a[:n] == b[:n]:
-        return n
-    return next(at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x is not y and x != y)
+    """How many items two views have in common from the start; fast where they are the same objects.
+
+    Halves are compared in one call each, so that a change costs no loop over what is the same.
+    """
+    low, high = 0, min(len(a), len(b))
+    if a[:high] == b[:high]:
+        return high
+    while high - low > 1:  # the first difference stands in [low, high)
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low

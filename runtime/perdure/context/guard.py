@@ -19,6 +19,7 @@ from perdure.context.numbers import (
 )
 from perdure.context.results import NO_IMAGES, image_notice, images_of, render, text_of
 from perdure.context.shorten import plan
+from perdure.context.sizes import Sizes
 from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge, measure
 from perdure.errors import ContextOverflow
 from perdure.records import Decision, Item, Items, LedgerLine, ToolResult, User
@@ -44,7 +45,12 @@ def guard(
     `unseen`: entries that no call has shown. Raises `ContextOverflow` where the view stays over the
     overflow line: compaction must act.
     """
-    desk = _Desk(items, fixed_tokens, limits, estimator, decided, unseen, gauge or Gauge())
+    gauge = gauge or Gauge()
+    sizes = gauge.sizes("guard", items)
+    most = fixed_tokens * CHARS_PER_TOKEN_ESTIMATE + estimator.most(sizes)
+    if most <= limits.total_chars and sizes.largest <= limits.single_chars and not sizes.places(decided):
+        return Changed(items)
+    desk = _Desk(sizes, fixed_tokens, limits, estimator, decided, unseen, gauge)
     desk.replay_and_limit()
     if desk.total > limits.total_chars:
         desk.walk_newest_first()
@@ -60,7 +66,7 @@ class _Desk:
 
     def __init__(
         self,
-        items: Items,
+        view: Sizes,
         fixed_tokens: int,
         limits: Limits,
         estimator: Estimator,
@@ -68,24 +74,29 @@ class _Desk:
         unseen: frozenset[str],
         gauge: Gauge,
     ) -> None:
-        self.originals, self.items = items, list(items)
+        self.view, self.originals, self.items = view, view.items, list(view.items)
         self.limits, self.estimator, self.decided, self.unseen = limits, estimator, decided, unseen
         self.gauge = gauge
-        self.sizes = [estimator.chars(gauge.measure(item)) for item in items]
+        self.sizes = estimator.each(view)
         self.fixed = fixed_tokens * CHARS_PER_TOKEN_ESTIMATE
         self.total = self.fixed + sum(self.sizes)
         self.done: dict[int, tuple[Decision, str]] = {}
 
     def replay_and_limit(self) -> None:
         """Replay what was decided; a result over the single limit is shortened."""
-        for at, item in enumerate(self.originals):
-            if not isinstance(item.message, ToolResult):
-                continue
+        single, raws = self.limits.single_chars, self.view.raws
+        looked = set(self.view.places(self.decided))
+        if self.view.largest > single:  # a raw size leaves out the line ends between blocks
+            looked.update(
+                at for at in self.view.results if raws[at] + len(self._original(at).content) > single
+            )
+        for at in sorted(looked):
+            item = self.originals[at]
             known = self.decided.get(item.entry)
             if known is not None and known.form in ("shortened", "trimmed", "placeholder"):
                 self._put(at, known, "guard.replayed")
-            if _raw_size(self._result(at)) > self.limits.single_chars:
-                self._put(at, _single(item, self.limits.single_chars), "guard.single")
+            if _raw_size(self._result(at)) > single:
+                self._put(at, _single(item, single), "guard.single")
 
     def walk_newest_first(self) -> None:
         """Blank what calls have shown, trim what none has shown, until the total fits."""

@@ -26,7 +26,7 @@ from perdure.context.sanitize import Before, sanitize
 from perdure.context.seal import seal
 from perdure.context.settled import Settled
 from perdure.context.strip import strip
-from perdure.context.tokens import Estimator, Gauge, Measure
+from perdure.context.tokens import Estimator, Gauge
 from perdure.context.validate import validate
 from perdure.context.wire import Memo, render
 from perdure.contracts import Assembled
@@ -177,7 +177,7 @@ def bound(hook: TransformContext, context: HookContext) -> Callable[[Items], Cha
 
 def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Memo) -> Prepared:
     env, estimator, fixed = context.environment, context.estimator, context.fixed_tokens
-    size = total(done.items, context.gauge)
+    size = context.gauge.total("seal", done.items)
     body = render(
         done.items,
         system=insert_after_boundary(env.system, assembled.addition),
@@ -197,12 +197,3 @@ def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Mem
         lines=done.lines,
         decisions=tuple(d for d in done.decisions if context.decided.get(d.key) != d),
     )
-
-
-def total(items: Items, gauge: Gauge) -> Measure:
-    """The size of a whole view."""
-    seed = content = raw = 0
-    for item in items:
-        size = gauge.measure(item)
-        seed, content, raw = seed + size.seed, content + size.content, raw + size.raw
-    return Measure(seed, content, raw)

@@ -13,6 +13,7 @@ from perdure.context import numbers
 from perdure.context.changed import Changed
 from perdure.context.graphemes import cut_after, cut_before
 from perdure.context.results import NO_IMAGES, images_of, render, text_of
+from perdure.context.sizes import Sizes
 from perdure.context.tokens import Gauge
 from perdure.records import Assistant, Decision, Items, LedgerLine, Record, ToolResult, User
 
@@ -57,9 +58,15 @@ def prune(
     `cache_age`: seconds since the prefix was last sent, `None` if it never was (then nothing is cold).
     Without settings only earlier decisions are replayed. What no call has shown is never pruned.
     """
-    desk = _Desk(items, gauge or Gauge(), window * numbers.CHARS_PER_TOKEN_ESTIMATE)
-    desk.replay(decided)
-    if settings is None or cache_age is None or settings.ttl <= 0 or cache_age < settings.ttl:
+    gauge = gauge or Gauge()
+    sizes = gauge.sizes("prune", items)
+    known = sizes.places(decided)
+    warm = settings is None or cache_age is None or settings.ttl <= 0 or cache_age < settings.ttl
+    if warm and not known:
+        return Changed(items)
+    desk = _Desk(sizes, gauge, window * numbers.CHARS_PER_TOKEN_ESTIMATE)
+    desk.replay(decided, known)
+    if settings is None or warm:
         return desk.changed()
     old = _old(items, settings, decided, unseen)
     if not old or desk.ratio() < settings.soft_ratio:
@@ -105,11 +112,10 @@ def _blank(decision: Decision | None) -> bool:
 class _Desk:
     """The work on one view, sizes in raw chars beside the items."""
 
-    def __init__(self, items: Items, gauge: Gauge, window_chars: int) -> None:
-        self.originals, self.items, self.window = items, list(items), window_chars
+    def __init__(self, view: Sizes, gauge: Gauge, window_chars: int) -> None:
+        self.originals, self.items, self.window = view.items, list(view.items), window_chars
         self.gauge = gauge
-        self.sizes = [gauge.measure(item).raw for item in items]
-        self.total = sum(self.sizes)
+        self.sizes, self.total = list(view.raws), view.raw
         self.done: dict[int, tuple[Decision, str]] = {}
 
     def ratio(self) -> float:
@@ -119,10 +125,10 @@ class _Desk:
         """Raw chars that clearing could free."""
         return sum(self.sizes[at] for at in old)
 
-    def replay(self, decided: Mapping[str, Decision]) -> None:
-        for at, item in enumerate(self.originals):
-            known = decided.get(item.entry)
-            if known is not None and known.form == "pruned" and isinstance(item.message, ToolResult):
+    def replay(self, decided: Mapping[str, Decision], places: list[int]) -> None:
+        for at in places:
+            known = decided.get(self.originals[at].entry)
+            if known is not None and known.form == "pruned":
                 self._put(at, known, "prune.replayed")
 
     def soft_trim(self, old: list[int], settings: PruneSettings) -> None:

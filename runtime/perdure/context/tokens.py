@@ -16,6 +16,7 @@ from perdure.context.numbers import (
     IMAGE_CHAR_ESTIMATE,
     TOOL_RESULT_CHARS_PER_TOKEN_ESTIMATE,
 )
+from perdure.context.sizes import Sizes
 from perdure.records import (
     Assistant,
     Bash,
@@ -25,6 +26,7 @@ from perdure.records import (
     Decision,
     Image,
     Item,
+    Items,
     Message,
     Record,
     Summary,
@@ -155,6 +157,22 @@ class Estimator(Record):
             return size.seed
         return max(size.seed, int(size.content * self.ratio * (1 + self.spread)) + 1) if size.seed else 0
 
+    def each(self, sizes: Sizes) -> list[int]:
+        """`chars` of every item of a view."""
+        if not self.ratio:
+            return list(sizes.seeds)
+        ratio, margin = self.ratio, 1 + self.spread
+        return [
+            0 if not seed else seed if seed > (known := int(content * ratio * margin) + 1) else known
+            for seed, content in zip(sizes.seeds, sizes.contents, strict=True)
+        ]
+
+    def most(self, sizes: Sizes) -> int:
+        """At least the sum of `each`, and the sum itself while nothing is learned; no item is looked at."""
+        if not self.ratio:
+            return sizes.seed
+        return sizes.seed + int(sizes.content * self.ratio * (1 + self.spread)) + len(sizes.seeds)
+
     def tokens(self, size: Measure) -> int:
         return -(-self.chars(size) // CHARS_PER_TOKEN_ESTIMATE)
 
@@ -207,9 +225,10 @@ class Gauge:
     An entry whose message was replaced is looked at again. The caller owns its life, and forgets.
     """
 
-    __slots__ = ("_known", "_shown")
+    __slots__ = ("_known", "_shown", "_sizes")
 
     def __init__(self) -> None:
+        self._sizes: dict[str, Sizes] = {}
         self._known: dict[str, tuple[Message, Measure]] = {}
         self._shown: dict[str, tuple[Message, Decision, Item, Measure]] = {}
 
@@ -221,6 +240,18 @@ class Gauge:
         if item.entry:
             self._known[item.entry] = (item.message, size)
         return size
+
+    def sizes(self, step: str, items: Items) -> Sizes:
+        """Sizes of the view that `step` looks at; each step has its own, since each sees another view."""
+        kept = self._sizes.get(step)
+        if kept is None:
+            kept = self._sizes[step] = Sizes()
+        return kept.follow(items, self.measure)
+
+    def total(self, step: str, items: Items) -> Measure:
+        """The size of the whole view that `step` looks at."""
+        sizes = self.sizes(step, items)
+        return Measure(sizes.seed, sizes.content, sizes.raw)
 
     def shown(
         self, item: Item, decision: Decision, render: Callable[[ToolResult, Decision], ToolResult]
@@ -240,3 +271,4 @@ class Gauge:
         """Forget all entries but these (after a compaction)."""
         self._known = {entry: known for entry, known in self._known.items() if entry in entries}
         self._shown = {entry: shown for entry, shown in self._shown.items() if entry in entries}
+        self._sizes = {}

@@ -1,0 +1,93 @@
+"""Sizes of a view beside its items, kept from one request to the next, so that a step measures its tail.
+
+An optimisation and nothing else: a view is followed by comparing its items with those of the last request
+(identity first), and what differs is measured anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from perdure.context.changed import common
+from perdure.records import Item, Items, ToolResult
+
+if TYPE_CHECKING:
+    from perdure.context.tokens import Measure
+
+
+class Sizes:
+    """`seeds`, `contents` and `raws` by position (see `Measure`), their sums, and where tool results are.
+
+    `largest` is at least the raw size of every result, with line ends between its blocks.
+    """
+
+    __slots__ = (
+        "_shared",
+        "_where",
+        "content",
+        "contents",
+        "items",
+        "largest",
+        "raw",
+        "raws",
+        "results",
+        "seed",
+        "seeds",
+    )
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self.items: Items = ()
+        self.seeds: list[int] = []
+        self.contents: list[int] = []
+        self.raws: list[int] = []
+        self.results: list[int] = []
+        self.seed = self.content = self.raw = self.largest = 0
+        self._where: dict[str, int] = {}
+        self._shared = False  # an entry has several results
+
+    def follow(self, items: Items, measure: Callable[[Item], Measure]) -> Sizes:
+        """Bring the sizes to these items; itself."""
+        if items is not self.items:
+            same = 0 if self._shared else common(self.items, items)
+            if same:
+                self._cut(same)
+            else:
+                self._reset()
+            for at in range(same, len(items)):
+                self._add(at, items[at], measure(items[at]))
+            self.items = items
+        return self
+
+    def places(self, entries: Iterable[str]) -> list[int]:
+        """Where the results of these entries are, in order; all results where that can't be told."""
+        if self._shared:
+            return list(self.results)
+        where = self._where
+        return sorted([where[entry] for entry in entries if entry in where])
+
+    def _add(self, at: int, item: Item, size: Measure) -> None:
+        self.seeds.append(size.seed)
+        self.contents.append(size.content)
+        self.raws.append(size.raw)
+        self.seed += size.seed
+        self.content += size.content
+        self.raw += size.raw
+        if type(item.message) is ToolResult:
+            self.results.append(at)
+            self.largest = max(self.largest, size.raw + len(item.message.content))
+            if item.entry:
+                self._shared = self._shared or item.entry in self._where
+                self._where[item.entry] = at
+
+    def _cut(self, length: int) -> None:
+        """Forget what stands behind the first `length` items."""
+        while len(self.seeds) > length:
+            self.seed -= self.seeds.pop()
+            self.content -= self.contents.pop()
+            self.raw -= self.raws.pop()
+        while self.results and self.results[-1] >= length:
+            self._where.pop(self.items[self.results.pop()].entry, None)
