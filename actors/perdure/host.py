@@ -47,7 +47,6 @@ from perdure.kernel.waiter import Waiter
 from perdure.plugins.registry import Registry
 from perdure.records import Block, Message, ModelInfo, Text
 
-MOST_AWAKE = 1024  # sessions in memory; the others are their files and a record of 200 bytes
 DRAIN = 30.0  # seconds that running turns have to end when the host stops
 
 
@@ -91,7 +90,7 @@ class Host:
         clock: Clock | None = None,
         io: IoPolicy | None = None,
         timing: Timing | None = None,
-        most_awake: int = MOST_AWAKE,
+        most_awake: int | None = None,
         truncate_after: int | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
@@ -101,7 +100,8 @@ class Host:
         self.io = io or IoPolicy(self.clock.virtual)
         self._environ = os.environ if environ is None else environ
         self._given = model
-        self._window, self._hooks, self._most_awake = window, hooks, most_awake
+        self._window, self._hooks = window, hooks
+        self._most_awake = most_awake or self.settings.host.awake
         self._workspace = Path(workspace) if workspace is not None else None
         self._shown = shown_workspace
         self._more_models, self._more_factories = dict(models or {}), dict(factories or {})
@@ -127,7 +127,9 @@ class Host:
                 self.folder.path, wall_ms=self.clock.wall_ms(), force=self.settings.host.force_network_fs
             )
             self._stack.callback(lambda: self.placement.close(clean=self.left_whole))
-            self.kernel = Kernel(self.clock, on_event=self._kernel_event)
+            self.kernel = Kernel(
+                self.clock, on_event=self._kernel_event, mailbox_bound=self.settings.host.mailbox
+            )
             await self._stack.enter_async_context(self.kernel)
             self._furnish(await self._mcp_tools())
         except BaseException:
@@ -288,7 +290,7 @@ class Host:
             blobs=LocalBlobs(self.folder.evidence, self.io),
             resolver=self.resolver,
             tools=by_name,
-            pools=tree.grow(self.kernel, lambda: self.services),
+            pools=tree.grow(self.kernel, lambda: self.services, self.settings.host.workers),
             events=self.kernel.channel("events", on_drop=lambda *_: None),
             log=self.log,
             upkeep=self.upkeep,
@@ -297,6 +299,7 @@ class Host:
             trigger=self.settings.compaction.trigger,
             truncate_after=self._truncate_after,
             truncates=self.settings.compaction.truncate,
+            compacts_idle=self.settings.compaction.idle,
             on_idle=lambda key: self.directory.rested(key),
         )
         self.directory = Directory(self.services, self._most_awake)

@@ -91,7 +91,7 @@ def test_the_file_is_found_by_environment_or_in_the_state_folder_only(
         ("[models]\nwindow = '9'", "models.window", "a whole number"),
         ("[guard]\ntotal = 1.5", "guard.total", "up to 1"),
         ("[guard]\ntotal = nan", "guard.total", "a number"),
-        ("[host]\nturns = 99999999999999999999999", "host.turns", "a whole number from 1"),
+        ("[host]\nawake = 99999999999999999999999", "host.awake", "a whole number from 1"),
         ("models = 3", "models", "a table of"),
         ("[tools]\nallow = 'read'", "tools.allow", "a list of texts"),
         ("[tools]\nallow = [1]", "tools.allow", "a list of texts"),

@@ -16,7 +16,13 @@ from perdure.context import environment
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
 from perdure.context.limit import history_limit
-from perdure.context.numbers import limits
+from perdure.context.numbers import (
+    CHARS_PER_TOKEN_ESTIMATE,
+    MIN_BUDGET_CHARS,
+    TOOL_RESULT_CHARS_PER_TOKEN_ESTIMATE,
+    Limits,
+    limits,
+)
 from perdure.context.prompt import build as build_prompt
 from perdure.context.prune import PruneSettings
 from perdure.contracts import ContextEngine, Model, Tool
@@ -126,11 +132,7 @@ class HostResolver:
         """The prompt is built from the workspace as it stands now; a session keeps it until it changes."""
         told = self._settings
         window = self._window or told.models.window or model.window
-        lines = limits(
-            window,
-            threshold=told.compaction.threshold_tokens or None,
-            kept_tail=told.compaction.keep_tokens or None,
-        )
+        lines = lines_for(told, window)
         specs = tuple(tool.spec for tool in self._tools.values())
         snapshot = replace(self._reader.read(self.workspace(key)), root=self.shown_workspace(key))
         parts = prompt_parts(key, snapshot, specs, model, lines, told, thinking)
@@ -151,6 +153,22 @@ class HostResolver:
 
 
 OUTPUT_CAP = 32_000  # tokens of one answer, unless configured: room that the input can't use
+
+
+def lines_for(settings: Settings, window: int) -> Limits:
+    """Every line for a window, as configured."""
+    told, guard = settings.compaction, settings.guard
+    lines = limits(window, threshold=told.threshold_tokens or None, kept_tail=told.keep_tokens or None)
+    chars = window * CHARS_PER_TOKEN_ESTIMATE
+    total = max(MIN_BUDGET_CHARS, int(chars * guard.total))
+    return replace(
+        lines,
+        total_chars=total,
+        overflow_chars=max(total, int(chars * guard.overflow)),
+        single_chars=max(MIN_BUDGET_CHARS, int(window * TOOL_RESULT_CHARS_PER_TOKEN_ESTIMATE * guard.single)),
+        size_entries=told.max_entries,
+        size_bytes=told.max_mb * 1024 * 1024,
+    )
 
 
 def pruning(settings: Settings, model: ModelInfo) -> PruneSettings | None:

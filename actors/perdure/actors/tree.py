@@ -24,31 +24,34 @@ Worker = Callable[[Services, str, Any], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
-    """One pool: its worker, how many work at once, and how many messages may wait."""
+    """One pool: its worker, how many work at once (`None`: as configured), how many messages may wait."""
 
     name: str
     worker: Worker
-    workers: int
+    workers: int | None
     bound: int
 
 
 POOLS = (
     PoolSpec("ingest", ingest, workers=4, bound=65_536),
     PoolSpec("after_turn", after_turn, workers=4, bound=16_384),
-    PoolSpec("compaction", compact, workers=4, bound=4_096),
+    PoolSpec("compaction", compact, workers=None, bound=4_096),
     PoolSpec("truncation", truncate, workers=2, bound=4_096),
 )
 
 
-def grow(kernel: Kernel, services: Callable[[], Services]) -> dict[str, Pool]:
-    """Start the pools; `services` is asked when the first message is worked on."""
+def grow(kernel: Kernel, services: Callable[[], Services], compactions: int) -> dict[str, Pool]:
+    """Start the pools; `services` is asked with each message. `compactions`: how many summaries at once."""
 
     async def work(worker: Worker, key: str, mail: Any) -> Any:
         return await worker(services(), key, mail)
 
     return {
         spec.name: kernel.pool(
-            spec.name, partial(work, spec.worker), workers=spec.workers, queue_bound=spec.bound
+            spec.name,
+            partial(work, spec.worker),
+            workers=spec.workers or compactions,
+            queue_bound=spec.bound,
         )
         for spec in POOLS
     }

@@ -71,6 +71,5 @@ def _deeper(path: Path | None) -> Iterator[Finding]:
 
 def _models(settings: Settings) -> Iterator[tuple[str, str]]:
     named = [("models.default", settings.models.default), ("compaction.model", settings.compaction.model)]
-    named += [("models.fallback", ref) for ref in settings.models.fallback]
     named += [(f"agents.{agent.name}.model", agent.model) for agent in settings.agents]
     return ((key, ref) for key, ref in named if ref)

@@ -13,11 +13,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from perdure.actors.prompting import agent_of, agent_settings, prompt_parts
-from perdure.actors.resolver import OUTPUT_CAP, HostResolver, pruning
+from perdure.actors.resolver import OUTPUT_CAP, HostResolver, lines_for, pruning
 from perdure.cli.target import Target
 from perdure.context import environment
 from perdure.context.environment import Environment
-from perdure.context.numbers import limits
 from perdure.context.prompt import build
 from perdure.contracts import ContextEngine
 from perdure.edges.models import catalog
@@ -82,11 +81,7 @@ def resolve(
 
 
 def _bare(opened: Opened, settings: Settings, info: ModelInfo, room: int, thinking: str) -> Environment:
-    lines = limits(
-        room,
-        threshold=settings.compaction.threshold_tokens or None,
-        kept_tail=settings.compaction.keep_tokens or None,
-    )
+    lines = lines_for(settings, room)
     specs = tuple(tool.spec for tool in default_tools(ToolSettings()))
     parts = prompt_parts(BARE, Snapshot(opened.cwd), specs, info, lines, settings, thinking)
     return environment.resolve(

@@ -22,16 +22,12 @@ Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high"]
 
 
 class HostSettings(Record):
-    """`[host]`: limits of one process. Memory is what awake sessions may own together."""
+    """`[host]`: limits of one process. `awake`: sessions kept in memory; `workers`: compactions at once."""
 
-    durability: Literal["process", "power"] = "process"
-    memory_mb: Positive = 512
-    turns: Positive = 64
+    awake: Positive = 1_024
     workers: Positive = 4
     mailbox: Positive = 64
-    idle_seconds: Seconds = 300.0
     tool_timeout_seconds: Seconds = 600.0
-    parallel_tools: Positive = 8
     force_network_fs: bool = False
 
 
@@ -39,7 +35,6 @@ class ModelSettings(Record):
     """`[models]`: which model answers and how calls are retried. `window` overrides the model's own."""
 
     default: str = ""
-    fallback: tuple[str, ...] = ()
     window: Annotated[int, Meta(ge=0, le=100_000_000)] = 0
     max_tokens: Count = 0
     thinking: Thinking = "off"
@@ -56,11 +51,9 @@ class CompactionSettings(Record):
     model: str = ""
     threshold_tokens: Count = 0
     keep_tokens: Count = 0
-    soft_tokens: Count = 0
     identifier_policy: Literal["strict", "off", "custom"] = "strict"
     identifier_instructions: str = ""
     instructions: str = ""
-    flush_memory: bool = True
     idle: bool = True
     max_entries: Positive = 5_000
     max_mb: Positive = 8
@@ -70,7 +63,7 @@ class CompactionSettings(Record):
 
 
 class GuardSettings(Record):
-    """`[guard]`: the seed's three lines as shares of the window; evidence in KiB of text."""
+    """`[guard]`: the guard's three lines as shares of the window; evidence in KiB of text."""
 
     total: Share = 0.75
     overflow: Share = 0.9
@@ -160,8 +153,6 @@ class SlotSettings(Record):
     """`[plugins.slots]`: which plugin fills a slot (`contextEngine` is accepted too)."""
 
     context_engine: str = "legacy"
-    memory: str = "memory-core"
-    compaction_trigger: str = "default"
 
 
 class PluginSettings(Record):
@@ -173,11 +164,9 @@ class PluginSettings(Record):
 
 
 class HeartbeatSettings(Record):
-    """`[heartbeat]`: a regular turn without a user; `every_minutes` 0 is off."""
+    """`[heartbeat]`: what a heartbeat says; pairs that said nothing are left out of requests."""
 
-    every_minutes: Count = 0
     prompt: str = ""
-    ack_max_chars: Count = 300
     section: bool = True
 
 
