@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.context.skills import Skill
-from perdure.edges.workspace import MAX_FILE_BYTES, MAX_NOTES, WorkspaceReader, Workspaces
+from perdure.edges.workspace import MAX_FILE_BYTES, MAX_NOTES, WorkspaceReader
 
 
 @pytest.fixture
@@ -86,21 +86,18 @@ def test_only_the_newest_daily_notes_are_read(root: Path) -> None:
     assert notes[1].path == f"memory/20{MAX_NOTES + 9}-01-01.md"
 
 
-def test_a_session_keeps_its_snapshot_until_it_is_told_to_look_again(root: Path) -> None:
-    kept = Workspaces()
-    first = kept.snapshot("s", root)
-    (root / "AGENTS.md").write_text("new rules")
-    assert kept.snapshot("s", root) is first
-    assert kept.refresh("s", root) != first
-    assert kept.snapshot("s", root).files[0].text == "new rules"
-    kept.forget("s")
-    (root / "AGENTS.md").write_text("newer")
-    assert kept.snapshot("s", root).files[0].text == "newer"
-
-
 def test_unchanged_workspaces_share_one_object(root: Path) -> None:
-    kept = Workspaces()
-    assert kept.snapshot("a", root) is kept.snapshot("b", root)
+    reader = WorkspaceReader()
+    assert reader.read(root) is reader.read(root)
+
+
+def test_a_link_put_in_place_of_a_file_that_was_read_is_not_followed_out(root: Path, tmp_path: Path) -> None:
+    reader = WorkspaceReader()
+    reader.read(root)
+    (tmp_path / "secret").write_text("elsewhere")
+    (root / "AGENTS.md").unlink()
+    (root / "AGENTS.md").symlink_to(tmp_path / "secret")
+    assert reader.read(root).files[0].text is None
 
 
 def test_a_file_replaced_by_one_of_equal_size_is_seen(root: Path) -> None:

@@ -65,7 +65,7 @@ def furnish(workspaces: Path) -> None:
     for agent, files in {
         "main": {"notes.md": ("prose", 1200), "AGENTS.md": ("prose", 600)},
         "coder": {
-            name: (kind, 16_000) for name, kind in zip(CODE, ("code", "code", "log", "json"), strict=True)
+            name: (kind, 10_000) for name, kind in zip(CODE, ("code", "code", "log", "json"), strict=True)
         },
     }.items():
         folder = workspaces / agent

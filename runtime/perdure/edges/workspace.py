@@ -1,8 +1,8 @@
 """An agent's workspace as records: bootstrap files, skills, MEMORY.md and daily notes.
 
 Read safely: inside the root, regular files only, no hard links from elsewhere, bounded sizes and
-counts. A session keeps one frozen snapshot, so that its prompt doesn't change under a warm cache; it
-is read anew only when told. What can't be used is left out and named in `problems`.
+counts. A session keeps the frozen snapshot its prompt was made of; it is read anew when the session
+wakes or was compacted, when the cache is cold anyway. What can't be used is named in `problems`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ MAX_CANDIDATES = 300  # skill folders looked at
 MAX_NOTES = 60  # newest daily notes
 MAX_CACHED = 2_000  # files remembered over all workspaces
 _DAILY = re.compile(r"\d{4}-\d{2}-\d{2}(?:[-_.].{0,80})?\.md", re.IGNORECASE)
+
+_CHANGED = "\0"  # no text: NULs never reach one
 
 T = TypeVar("T")
 Identity = tuple[int, int, int, int]
@@ -90,13 +92,32 @@ class WorkspaceReader:
                 notes.append(Note(path, text))
         return tuple(notes)
 
+    def _unchanged(self, key: str) -> str | None:
+        """The text of a file that is still the one that was read, or None where there is none; one look.
+
+        The name itself must be that file: what a link leads to is opened and checked anew.
+        """
+        try:
+            found = os.lstat(key)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return _CHANGED
+        cached = self._texts.get(key)
+        if cached is None or cached[0] != _identity(found):
+            return _CHANGED
+        self._texts.move_to_end(key)
+        return cached[1]
+
     def _text(self, root: Path, path: str, limit: int, problems: list[str]) -> str | None:
         """A file's text; None where it is missing (no problem) or unusable (a problem)."""
         key = os.path.join(root, path)
+        if (known := self._unchanged(key)) is not _CHANGED:
+            return known
         try:
             with open_file(root, path) as file:
                 found = os.fstat(file.fileno())
-                identity = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_dev)
+                identity = _identity(found)
                 cached = self._texts.get(key)
                 if cached is not None and cached[0] == identity:
                     self._texts.move_to_end(key)
@@ -114,28 +135,8 @@ class WorkspaceReader:
         return text
 
 
-class Workspaces:
-    """One snapshot per session, kept until `refresh` (cold cache, compaction) or `forget` (sleep)."""
-
-    def __init__(self, reader: WorkspaceReader | None = None) -> None:
-        self._reader = reader or WorkspaceReader()
-        self._kept: dict[str, Snapshot] = {}
-
-    def snapshot(self, session: str, root: str | Path) -> Snapshot:
-        """The session's snapshot; read now if it has none, or had one of another folder."""
-        kept = self._kept.get(session)
-        if kept is None or kept.root != str(root):
-            return self.refresh(session, root)
-        return kept
-
-    def refresh(self, session: str, root: str | Path) -> Snapshot:
-        """Read anew; the same object as before where nothing changed."""
-        self._kept[session] = self._reader.read(root)
-        return self._kept[session]
-
-    def forget(self, session: str) -> None:
-        """The session is no longer awake."""
-        self._kept.pop(session, None)
+def _identity(found: os.stat_result) -> Identity:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_dev
 
 
 def _problem(found: os.stat_result, limit: int) -> str:
@@ -153,6 +154,8 @@ def _all(file: BinaryIO, limit: int) -> bytes:
 
 def _names(root: Path, parts: tuple[str, ...], *, folders: bool) -> list[str]:
     """Sorted names of real folders (or files) directly in a folder; links are left out."""
+    if not os.path.lexists(root.joinpath(*parts)):
+        return []
     try:
         if locate(root, "/".join(parts)) != parts:
             return []  # the folder itself is a link: files in it would have two names
