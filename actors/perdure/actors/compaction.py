@@ -103,6 +103,9 @@ async def summarise(services: Services, key: str, info: ModelInfo, ask: Ask) -> 
             if not error.retryable or attempt + 1 == SUMMARY_TRIES:
                 return Failed(error.kind)
             await services.clock.sleep(max(error.retry_after or 0.0, SUMMARY_PAUSE * 2**attempt))
+        except Exception as error:  # a model's bug: for the compaction it is one that can't be reached
+            services.log("summary.broke", session=key, error=repr(error))
+            return Failed("unknown")
     raise AssertionError("unreachable")
 
 

@@ -87,6 +87,7 @@ class Append(Mail):
     decisions: tuple[Decision, ...] = ()
     accepted: bool = False  # the message proves that a model accepted a request
     forecast: int = 0  # the likeliest size of that request, for the estimator to learn from
+    evidence: tuple[str, ...] = ()  # hashes of what it keeps elsewhere
 
 
 class TurnEnded(Mail):

@@ -36,7 +36,7 @@ class SessionRecall:
         return await self.services.io.run(lambda: History(self.file).search(text, limit))
 
     async def _evidence(self, digest: str) -> str:
-        if not await self.services.io.run(lambda: History(self.file).mentions(digest)):
+        if not await self.services.io.run(lambda: History(self.file).keeps(digest)):
             raise UsageError(f"no output with sha256 {digest[:12]}… belongs to this session")
         try:
             data = await self.services.blobs.get(digest)

@@ -330,7 +330,7 @@ class Session:
             mail.done.fail(Stale("this turn is over"))
             return
         try:
-            item = self.transcript.append(mail.message, decisions=mail.decisions)
+            item = self.transcript.append(mail.message, decisions=mail.decisions, evidence=mail.evidence)
         except PerdureError as error:
             self.not_written(error)
             mail.done.fail(error)

@@ -61,7 +61,7 @@ async def _run_one(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str |
     services = turn.services
     services.events.publish(ToolStarted(turn.key, call.id, call.name))
     output = await _output(turn, view, call, unparsable)
-    await _append(turn, call, await bounded(services, output))
+    await _append(turn, call, *await bounded(services, output))
     services.events.publish(ToolEnded(turn.key, call.id, call.name, output.is_error))
 
 
@@ -106,6 +106,7 @@ def checked(output: object) -> ToolOutput:
     return output
 
 
-async def _append(turn: Turn, call: ToolCall, output: ToolOutput) -> None:
+async def _append(turn: Turn, call: ToolCall, output: ToolOutput, evidence: tuple[str, ...] = ()) -> None:
     now = turn.services.clock.wall_ms()
-    await turn.append(ToolResult(call.id, call.name, output.content, output.is_error, output.details, now))
+    result = ToolResult(call.id, call.name, output.content, output.is_error, output.details, now)
+    await turn.append(result, evidence=evidence)

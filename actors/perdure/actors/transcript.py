@@ -115,12 +115,17 @@ class Transcript:
     # --- entries ----------------------------------------------------------------------------------
 
     def append(
-        self, message: Message, *, origin: Origin | None = None, decisions: Iterable[Decision] = ()
+        self,
+        message: Message,
+        *,
+        origin: Origin | None = None,
+        decisions: Iterable[Decision] = (),
+        evidence: tuple[str, ...] = (),
     ) -> Item:
         """Append a message entry behind the leaf; `decisions` are what its model call decided."""
         made = tuple(decisions)
         entry, now = self._new_id(), self._wall_ms()
-        facts = Facts(self.file.epoch, origin, made)
+        facts = Facts(self.file.epoch, origin, made, evidence)
         self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
         self.decisions.update((d.key, d) for d in made)
         item = Item(entry, message)

@@ -101,10 +101,11 @@ class Turn:
         *,
         accepted: bool = False,
         forecast: int = 0,
+        evidence: tuple[str, ...] = (),
     ) -> Item:
         """Hand a message to the session; returns once it is in the file."""
         item = await self._ask(
-            lambda waiter: Append(self.number, message, waiter, decisions, accepted, forecast)
+            lambda waiter: Append(self.number, message, waiter, decisions, accepted, forecast, evidence)
         )
         assert isinstance(item, Item)
         self.tally.entries.append(item.entry)

@@ -22,11 +22,16 @@ class Origin(Record):
 
 
 class Facts(Record):
-    """The `perdure` field of one message entry: `e` epoch, `inbox` origin, `decided` decisions."""
+    """The `perdure` field of one message entry: `e` epoch, `inbox` origin, `decided` decisions.
+
+    `evidence`: hashes of outputs that this entry keeps elsewhere. Only here does a session own a hash: a
+    text or an argument that names one may come from anywhere.
+    """
 
     epoch: int = 0
     origin: Origin | None = None
     decisions: tuple[Decision, ...] = ()
+    evidence: tuple[str, ...] = ()
 
 
 class Settings(Record):

@@ -11,6 +11,7 @@ from pathlib import Path
 from perdure.edges import segments
 from perdure.edges.session.decode import decode_entry, decode_message
 from perdure.edges.session.load import load
+from perdure.edges.session.own import facts_of
 from perdure.errors import UsageError
 from perdure.records import (
     Assistant,
@@ -60,10 +61,10 @@ class History:
                 found.append(f"{id} {_around(shown, at, len(text))}")
         return "\n".join(reversed(found[-limit:]))
 
-    def mentions(self, text: str) -> bool:
-        """Whether any entry's bytes hold `text`."""
-        sought = text.encode()
-        return any(sought in raw for _, raw in self.records())
+    def keeps(self, digest: str) -> bool:
+        """Whether an entry of this session keeps its output as the evidence `digest`."""
+        sought = digest.encode()
+        return any(sought in raw and digest in _evidence(raw) for _, raw in self.records())
 
     def missing_mids(self, mids: Sequence[str]) -> int:
         """How many of these message ids no entry carries."""
@@ -79,6 +80,11 @@ def _around(text: str, at: int, length: int) -> str:
     start = max(0, at - (SNIPPET - length) // 2)
     piece = " ".join(text[start : start + SNIPPET].split())
     return f"{'…' if start else ''}{piece}{'…' if start + SNIPPET < len(text) else ''}"
+
+
+def _evidence(raw: bytes) -> tuple[str, ...]:
+    facts = facts_of(decode_entry(raw))
+    return facts.evidence if facts is not None else ()
 
 
 def _shown(raw: bytes) -> str:

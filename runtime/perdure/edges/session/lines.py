@@ -196,6 +196,8 @@ def _facts(facts: Facts) -> dict[str, Any]:
         field["inbox"] = _origin(facts.origin)
     if facts.decisions:
         field["decided"] = [_decision(d) for d in facts.decisions]
+    if facts.evidence:
+        field["evidence"] = facts.evidence
     return field
 
 

@@ -35,6 +35,7 @@ class _Facts(Struct, gc=False):
     e: int = 0
     inbox: Origin | None = None
     decided: list[Any] = []
+    evidence: list[str] = []
 
 
 class _Letter(Struct, gc=False):
@@ -104,7 +105,8 @@ def facts_of(entry: WireEntry) -> Facts | None:
     if wire is None:
         return None
     made = (_shaped(each, Decision) for each in wire.decided)
-    return Facts(wire.e, wire.inbox, tuple(decision for decision in made if decision is not None))
+    decisions = tuple(decision for decision in made if decision is not None)
+    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence))
 
 
 def compaction_facts(entry: WireEntry) -> dict[str, Any]:
