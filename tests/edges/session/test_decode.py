@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perdure.edges.session.decode import (
     decode_block,
@@ -88,12 +89,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def counted(message: Message) -> Message:
+    """An answer of which no usage is known has one of zero in the file: the format's readers rely on it."""
+    if isinstance(message, Assistant) and message.usage is None:
+        return replace(message, usage=Usage())
+    return message
+
+
 @given(MESSAGES)
 def test_what_is_written_comes_back_the_same(message: Message) -> None:
     raw = encode_message(message)
     back = decode_message(raw)
     assert back is not None
-    assert loose(back) == loose(message)
+    assert loose(back) == loose(counted(message))
     assert b"\n" not in raw
     assert decode_message(encode_message(back)) == back
 

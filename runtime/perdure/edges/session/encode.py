@@ -27,13 +27,16 @@ from perdure.records import (
     User,
 )
 
+_NO_USAGE: Final = Usage()
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def encode_message(message: Message) -> bytes:
     """One message, in one line. `decode_message` gives the same record back.
 
-    (Two halves of a surrogate pair that stand side by side come back as the one character they are.)
+    (Two halves of a surrogate pair that stand side by side come back as the one character they are; an
+    answer of which no usage is known comes back with one of zero.)
     """
     return _dump(_message(message))
 
@@ -103,8 +106,8 @@ def _provenance(origin: Provenance) -> dict[str, str]:
 def _assistant(message: Assistant) -> dict[str, Any]:
     fields: dict[str, Any] = {"role": "assistant", "content": _blocks(message.content)}
     fields |= {"api": message.api, "provider": message.provider, "model": message.model}
-    if message.usage is not None:
-        fields["usage"] = _usage(message.usage)
+    # Never without: readers of the format add usage up without looking whether it is there.
+    fields["usage"] = _usage(message.usage or _NO_USAGE)
     fields["stopReason"] = message.stop
     if message.error is not None:
         fields["errorMessage"] = message.error
