@@ -33,6 +33,7 @@ from perdure.edges.session.history import History
 from perdure.edges.settings import CompactionSettings, Settings
 from perdure.edges.tools.builtin import default_tools
 from perdure.errors import ModelError
+from perdure.host import Host
 from perdure.kernel.run import Backend
 from perdure.kernel.virtual import VirtualClock
 from perdure.records import ModelInfo
@@ -52,6 +53,16 @@ def compactions(path: Path) -> list[dict[str, Any]]:
 
 def proof(entry: Mapping[str, Any]) -> dict[str, Any]:
     return dict(entry["details"]["perdure"]["proof"])
+
+
+async def fill(host: Host, clock: VirtualClock, summary: Gate) -> None:
+    """Ask until a background compaction waits at the gate."""
+    for n in range(40):
+        await ask(host, f"question {n}")
+        await clock.sleep(0.1)
+        if summary.begun.done:
+            return
+    raise AssertionError("nothing wanted to be compacted")
 
 
 # --- overflow -------------------------------------------------------------------------------------
@@ -235,11 +246,7 @@ def test_a_background_attempt_that_fails_does_not_end_a_turn_that_overflows_mean
         gate = Gate(clock, fail("auth"))
         play = Play(*[long(n, 550) for n in range(12)], summary=gate)
         async with hosted(tmp_path, play, clock, info=SMALL) as host:
-            n = 0
-            while not gate.begun.done:
-                await ask(host, f"question {n}")
-                await clock.sleep(0.1)
-                n += 1
+            await fill(host, clock, gate)
             play.queues[KEY].clear()
             play.then(fail("overflow"), say("went on"))
             sent = await host.send(KEY, "one more")
@@ -262,11 +269,7 @@ def test_turns_go_on_while_a_summary_is_made_and_none_of_them_is_covered_unseen(
         gate = Gate(clock, say("The lemon tree was discussed at length, over and over."))
         play = Play(*[long(n, 550) for n in range(12)], summary=gate)
         async with hosted(tmp_path, play, clock, info=SMALL) as host:
-            n = 0
-            while not gate.begun.done:
-                await ask(host, f"question {n}")
-                await clock.sleep(0.1)
-                n += 1
+            await fill(host, clock, gate)
             play.queues[KEY].clear()
             for m in range(3):
                 assert (await ask(host, f"meanwhile {m}")).stop == "stop"
@@ -289,11 +292,7 @@ def test_the_view_is_switched_between_batches_only(tmp_path: Path) -> None:
         slow = Gate(clock)
         play = Play(*[long(n, 550) for n in range(12)], summary=summary)
         async with hosted(tmp_path, play, clock, info=SMALL, tools=[slow.tool("slow")]) as host:
-            n = 0
-            while not summary.begun.done:
-                await ask(host, f"question {n}")
-                await clock.sleep(0.1)
-                n += 1
+            await fill(host, clock, summary)
             play.queues[KEY].clear()
             play.then(calls("slow"), say("done"))
             sent = await host.send(KEY, "use the tool")
@@ -316,10 +315,11 @@ def test_an_idle_session_with_a_large_view_is_compacted_when_its_cache_is_cold(t
 
     async def main(clock: VirtualClock) -> None:
         async with hosted(tmp_path, play, clock, info=SMALL) as host:
-            while "(5" not in await host.command(KEY, "/status") and "(6" not in await host.command(
-                KEY, "/status"
-            ):
+            for _ in range(20):
                 await ask(host, "more")
+                session = host.directory.awake[KEY]
+                if session.compacting.tokens > session.environment.limits.idle_line:
+                    break
             assert not compactions(session_path(tmp_path))
             await clock.sleep(600)
             assert len(compactions(session_path(tmp_path))) == 1
