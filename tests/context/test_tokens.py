@@ -56,6 +56,15 @@ def test_every_chinese_character_is_at_least_a_token_before_anything_is_learned(
     assert PLAIN.text(text) >= REAL.count(text)
 
 
+PIECES = st.one_of(st.characters(max_codepoint=127), st.sampled_from(["a" * 40, "9f" * 30, "\n    ", "x_"]))
+
+
+@given(st.lists(PIECES).map("".join))
+def test_plain_text_weighs_the_same_beside_a_letter_beyond_ascii(text: str) -> None:
+    alone, beside = measure_text(text), measure_text(text + "ééééé")
+    assert beside == alone + Measure(seed=10, content=12, raw=5)
+
+
 @pytest.mark.parametrize(
     "text",
     [

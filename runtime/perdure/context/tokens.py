@@ -94,16 +94,31 @@ def measure_text(text: str, weight: int = 1) -> Measure:
         rest = _RUN.sub(b"", data)
         runs, data = len(data) - len(rest), rest
     kinds = data.translate(_KINDS)
+    if text.isascii():
+        return _plain(kinds, len(text), runs, weight)
+    return _any(kinds, len(text), runs, weight)
+
+
+def _plain(kinds: bytes, length: int, runs: int, weight: int) -> Measure:
+    """`_any` for ASCII: half the kinds can't occur, and most texts are such."""
+    digits, marks, blanks = kinds.count(b"D"), kinds.count(b"P"), kinds.count(b"W") + kinds.count(b"N")
+    content = runs * _RUN_WEIGHT + (length - runs - digits - marks - blanks) * _LETTER_WEIGHT
+    content += digits * _CONTENT[b"D"] + marks * _CONTENT[b"P"] + blanks * _CONTENT[b"W"]
+    return Measure(length * weight, -(-content // 10), length)
+
+
+def _any(kinds: bytes, length: int, runs: int, weight: int) -> Measure:
+    """From the kinds of all bytes outside of runs; `length` and `runs` in characters."""
     counts = {kind: kinds.count(kind) for kind in _CONTENT}
-    letters = len(text) - runs - sum(counts.values())
+    letters = length - runs - sum(counts.values())
     content = runs * _RUN_WEIGHT + letters * _LETTER_WEIGHT
     content = -(-(content + sum(counts[kind] * tenths for kind, tenths in _CONTENT.items())) // 10)
     beyond = sum(counts[kind] for kind in _LIFTED)
     if not beyond:
-        return Measure(len(text) * weight, content, len(text))
+        return Measure(length * weight, content, length)
     lifted = sum(counts[kind] * max(tenths, weight * 10) for kind, tenths in _LIFTED.items())
     wide = (counts[b"3"] + counts[b"4"]) * (_CJK_WEIGHT - 1)
-    return Measure((len(text) - beyond) * weight - (-lifted // 10), content, len(text) + wide)
+    return Measure((length - beyond) * weight - (-lifted // 10), content, length + wide)
 
 
 def measure(message: Message) -> Measure:
