@@ -67,7 +67,7 @@ def _cells(plan: Plan) -> list[Cell]:
         if case != "idle 100k":
             cells.append(Cell(PYKKA, case, python("actors_pykka", *what), rounds=2))
         cells += [
-            Cell(name, case, python("actors_tasks", *design, *what), rounds=once)
+            Cell(name, case, python("actors_tasks", *design, *what), rounds=once or 2)
             for name, design in TASKS.items()
         ]
     return cells

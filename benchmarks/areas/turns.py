@@ -55,7 +55,8 @@ def _ours(plan: Plan, name: str, loop: str, kind: str, size: int, what: str = "t
 
 
 def _peer(plan: Plan, name: str, size: int) -> Cell:
-    return Cell(name, _case(size), python("turn_peer", plan.folder, name, size))
+    most = 2 if size >= 10_000 else None
+    return Cell(name, _case(size), python("turn_peer", plan.folder, name, size), rounds=most)
 
 
 # --- goals ----------------------------------------------------------------------------------------
