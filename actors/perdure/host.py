@@ -212,9 +212,12 @@ class Host:
 
         async def stream() -> AsyncIterator[Event]:
             try:
-                async for event in listener:
+                while True:
+                    event = await listener.next()
                     if key is None or event.key == key:
                         yield event
+            except StopAsyncIteration:
+                return
             finally:
                 listener.close()
 
