@@ -13,7 +13,7 @@ from perdure.context.heartbeat import drop_silent_heartbeats
 from perdure.context.policy import TranscriptPolicy, policy_for
 from perdure.context.sanitize import Before, sanitize
 from perdure.context.seal import seal
-from perdure.context.settled import Settled
+from perdure.context.settled import JUMP, Settled
 from perdure.context.strip import strip
 from perdure.context.validate import validate
 from perdure.records import Assistant, Item, Items, Summary, Text, ToolResult, User
@@ -44,10 +44,10 @@ def steps_of(policy: TranscriptPolicy, decided: Decisions):
 
 
 @CALM
-@given(GROWTHS, st.booleans())
-def test_a_growing_history_gives_the_same_with_and_without_what_was_settled(growths, drops):
+@given(GROWTHS, st.booleans(), st.sampled_from([1, 5, JUMP]))
+def test_a_growing_history_gives_the_same_with_and_without_what_was_settled(growths, drops, jump):
     policy = replace(POLICY, drop_thinking=drops)
-    settled, sealed = Settled(), Settled()
+    settled, sealed = Settled(jump), Settled(jump)
     history: Items = ()
     decided: Decisions = NOTHING_DECIDED
     for messages in growths:
@@ -67,7 +67,7 @@ def test_a_growing_history_gives_the_same_with_and_without_what_was_settled(grow
 @CALM
 @given(HISTORIES, HISTORIES)
 def test_another_history_is_never_taken_for_the_settled_one(one, other):
-    settled = Settled()
+    settled = Settled(jump=1)
     steps = steps_of(POLICY, NOTHING_DECIDED)
     for history in (one, other, one[:3] + other):
         done = settled.run(history, steps, key=1, policy=POLICY, decided=NOTHING_DECIDED)
@@ -98,7 +98,7 @@ def test_a_step_looks_at_the_tail_only() -> None:
 
 
 def test_a_late_result_of_a_settled_call_is_still_sent_as_a_note() -> None:
-    settled = Settled()
+    settled = Settled(jump=1)
     steps = steps_of(POLICY, NOTHING_DECIDED)
     history = items(
         user("q"), says(call("c1")), says("a"), user("b"), says("c"), user("d"), result("c1", "late")
@@ -109,7 +109,7 @@ def test_a_late_result_of_a_settled_call_is_still_sent_as_a_note() -> None:
 
 
 def test_a_new_compaction_settles_anew() -> None:
-    settled = Settled()
+    settled = Settled(jump=1)
     steps = steps_of(POLICY, NOTHING_DECIDED)
     history = items(*turn(1), *turn(2))
     settled.run(history, steps, key=1, policy=POLICY, decided=NOTHING_DECIDED)

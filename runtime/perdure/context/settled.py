@@ -30,14 +30,19 @@ from perdure.records import (
 
 Steps: TypeAlias = Callable[[Items, Before | None], Changed]
 _TRIES = 4
+JUMP = 12  # items of tail worth settling: doing them again costs less than to copy a long history each time
 
 
 class Settled:
-    """What one session's last run left: settled items as stored and as sent, and what was said of them."""
+    """What one session's last run left: settled items as stored and as sent, and what was said of them.
 
-    __slots__ = ("before", "decisions", "images", "key", "lines", "out", "source")
+    `jump`: how long the tail grows before more of it is settled.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("before", "decisions", "images", "jump", "key", "lines", "out", "source")
+
+    def __init__(self, jump: int = JUMP) -> None:
+        self.jump = jump
         self.reset(None)
 
     def reset(self, key: object) -> None:
@@ -62,7 +67,7 @@ class Settled:
         tail = items[len(self.source) :]
         if self._changes_all(tail, policy, decided):
             return self._anew(items, steps)
-        if not self._reaches_back(tail):
+        if len(tail) >= self.jump and not self._reaches_back(tail):
             tail = self._settle(tail, steps)
         if self._reaches_back(tail):
             return self._anew(items, steps)
