@@ -28,6 +28,7 @@ from helpers_host import (
 )
 from helpers_kernel import each_loop
 from helpers_sessions import assistant as foreign_assistant
+from helpers_sessions import compaction as foreign_compaction
 from helpers_sessions import line
 from helpers_sessions import user as foreign_user
 from perdure.actors.letters import Letters
@@ -378,6 +379,22 @@ def test_a_foreign_branch_that_does_not_descend_from_ours_is_left_aside(tmp_path
             await ask(host, "and on")
         assert messages(path)[3]["parentId"] == ours
         assert "another root" not in play.bodies[KEY][-1].decode()
+
+    virtual(main)
+
+
+def test_a_foreign_compaction_that_covers_our_leaf_becomes_our_view(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        play = Play(say("one"))
+        async with hosted(tmp_path, play, clock) as host:
+            await ask(host, "hi")
+            path = session_path(tmp_path)
+            theirs = foreign_user("f1", messages(path)[-1]["id"], "from elsewhere")
+            append_foreign(path, theirs, foreign_compaction("f2", "f1", "f1"))
+            await ask(host, "and on")
+        assert messages(path)[3]["parentId"] == "f2"
+        sent = play.bodies[KEY][-1].decode()
+        assert ("from elsewhere" in sent, '"hi"' in sent) == (True, False)
 
     virtual(main)
 
