@@ -3,7 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+PEERS := $(VENV)/peers
+PI := @mariozechner/pi-coding-agent
+PI_VERSION := 0.66.1
+
+.PHONY: demo test check interop bench clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'perdure needs Python 3.11 or newer'"
@@ -31,6 +35,11 @@ check: $(VENV)/.test  ## lint, strict types, import contracts
 
 test: check  ## the checks and the whole suite
 	$(BIN)/python -m pytest
+
+interop: $(VENV)/.test  ## the session format both ways with the reference program (needs node and npm)
+	@if [ -d $(PEERS)/node_modules/$(PI) ] || ! command -v npm >/dev/null; then exit 0; fi; \
+	mkdir -p $(PEERS) && npm install --prefix $(PEERS) --no-audit --no-fund --ignore-scripts $(PI)@$(PI_VERSION)
+	$(BIN)/python -m pytest tests/interop
 
 bench: $(VENV)/.bench  ## ratios against peers and floors, measured in one run
 	$(BIN)/python -m benchmarks
