@@ -33,7 +33,7 @@ def run(session: Session, mail: Command) -> None:
             case "name":
                 answer = _name(session, mail.argument)
             case "abort" | "stop":
-                answer = "Stopping." if session.abort() else "Nothing is running."
+                answer = "Stopping." if session.turns.abort() else "Nothing is running."
             case _:
                 raise UsageError(f"unknown command /{mail.name}; {HELP}")
         mail.done.set(answer)
@@ -59,11 +59,10 @@ def status(session: Session) -> str:
 def _model(session: Session, ref: str) -> str:
     if not ref:
         return f"The model is {session.environment.model.ref}."
-    resolver = session.services.resolver
-    info = resolver.model_info(ref)
+    info = session.services.resolver.model_info(ref)
     before = session.environment
     session.transcript.choose_model(info.provider, info.id)
-    session.environment = resolver.environment(session.key, info, before.thinking)
+    session.adopt(session.transcript.settings)
     if info.window < before.model.window:
         session.compacting.consider(reason="model_switch")
     return f"The model is now {info.ref} with a window of {session.environment.limits.window:,} tokens."
@@ -73,8 +72,7 @@ def _think(session: Session, level: str) -> str:
     if level not in LEVELS:
         raise UsageError(f"thinking level {level!r} is not known: one of {', '.join(LEVELS)}")
     session.transcript.choose_thinking(level)
-    env = session.environment
-    session.environment = session.services.resolver.environment(session.key, env.model, level)
+    session.adopt(session.transcript.settings)
     return f"Thinking is now {level}."
 
 

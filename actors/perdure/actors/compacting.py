@@ -47,7 +47,7 @@ class Compacting:
 
     def weigh(self, item: Item) -> Measure:
         """An item's size; a single result counts at its limited size, for more is never sent."""
-        size = self.session.scratch.gauge.measure(item)
+        size = self.session.turns.scratch.gauge.measure(item)
         if not isinstance(item.message, ToolResult):
             return size
         most = self.session.environment.limits.single_chars * RESULT_WEIGHT
@@ -108,7 +108,7 @@ class Compacting:
             case Start():
                 self._begin("overflow")
             case Refuse(why):
-                self.session.end_badly("overflow", f"{overflow.why}; {why}")
+                self.session.turns.end_badly("overflow", f"{overflow.why}; {why}")
             case _:
                 self.session.notice("compaction", "waiting for the compaction that is under way")
 
@@ -205,14 +205,14 @@ class Compacting:
         if self.session.state == "settling" and was not in ("overflow", "manual", None):
             self._ask_again(why)  # a background attempt gives up sooner than one that a turn waits for
         elif self.session.state == "settling":
-            self.session.end_badly("overflow", f"the context can't be made smaller: {why}")
+            self.session.turns.end_badly("overflow", f"the context can't be made smaller: {why}")
 
     def _ask_again(self, why: str) -> None:
         match self._ask("overflow"):
             case Start():
                 self._begin("overflow")
             case _:
-                self.session.end_badly("overflow", f"the context can't be made smaller: {why}")
+                self.session.turns.end_badly("overflow", f"the context can't be made smaller: {why}")
 
     def _tell(self, text: str) -> None:
         asked, self._asked = self._asked, None
@@ -223,7 +223,7 @@ class Compacting:
 
     def _go_on(self) -> None:
         if self.session.state == "settling":
-            self.session.resume_turn()
+            self.session.turns.run()
 
     # --- truncation -------------------------------------------------------------------------------
 

@@ -21,8 +21,9 @@ from perdure.actors.messages import (
     Wake,
     Woken,
 )
+from perdure.actors.opening import refuse
 from perdure.actors.services import Services
-from perdure.actors.session import Session, refuse
+from perdure.actors.session import Session
 from perdure.edges.session.rewrite import discard
 from perdure.errors import Closed, PerdureError
 from perdure.kernel.errors import Closed as KernelClosed
@@ -86,8 +87,8 @@ class Directory:
 
     def _released(self, key: str) -> None:
         session = self.awake.pop(key, None)
-        if session is not None and session.turn:
-            self._turns[key] = session.turn
+        if session is not None and session.turns.number:
+            self._turns[key] = session.turns.number
         self._resting.pop(key, None)
         self._leaving.discard(key)
         self.sleeps += 1
@@ -98,7 +99,7 @@ class Directory:
         self._services.log("session.crashed", session=key, error=repr(error))
         session = self.awake.pop(key, None)
         if session is not None:
-            self._turns[key] = session.turn
+            self._turns[key] = session.turns.number
             told = f"{key}: the session broke ({error!r}) and begins anew: send the same id again"
             session.abandon(PerdureError(told))
             self._refs[key].post(Wake())  # what it had begun is taken up

@@ -52,7 +52,7 @@ class Letters:
         if mail.reply is not None:
             self._wait(letter, mail.reply, held=waits)
         if not busy:
-            session.start_turn()
+            session.turns.start()
 
     def enter(self) -> list[Item]:
         """Between batches, waiting letters enter the transcript; who sent them waits for this turn now."""

@@ -54,8 +54,8 @@ def session_line(session: Session) -> dict[str, Any]:
         "view_tokens": session.compacting.tokens,
         "window": session.environment.limits.window,
         "last_compaction": t.compaction,
-        "cache": {"read": session.tally.usage.cache_read, "prompt": session.tally.usage.prompt},
-        "errors": list(session.tally.errors),
+        "cache": {"read": session.turns.tally.usage.cache_read, "prompt": session.turns.tally.usage.prompt},
+        "errors": list(session.turns.tally.errors),
     }
 
 

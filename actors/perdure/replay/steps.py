@@ -19,8 +19,8 @@ TOOL_LATENCY = 0.5
 
 When: TypeAlias = Literal["rest", "due", "during", "after"]
 Fault: TypeAlias = Literal[
-    "rate_limit", "overloaded", "server", "overflow", "cut", "stall", "malformed_arguments", "empty",
-    "refusal", "auth", "billing",
+    "rate_limit", "overloaded", "overloaded_midway", "server", "overflow", "cut", "stall",
+    "malformed_arguments", "empty", "refusal", "auth", "billing",
 ]  # fmt: skip
 Kind: TypeAlias = Literal["log", "json", "code", "prose", "cjk", "base64"]
 Count: TypeAlias = int | str

@@ -1,0 +1,220 @@
+"""The session's side of its turns: begin one, take its reports, end it well or badly.
+
+One at most runs. Its number fences its reports: those of an older turn are refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from perdure.actors.messages import (
+    AfterTurn,
+    Append,
+    Ingest,
+    NextStep,
+    Overflowed,
+    Rested,
+    Tally,
+    TurnEnded,
+    Wake,
+)
+from perdure.actors.turn import Turn
+from perdure.actors.view import at_rest
+from perdure.context.pipeline import Scratch
+from perdure.contracts import Reply, TurnFinished, TurnStarted
+from perdure.errors import Closed, PerdureError, StorageFailed
+from perdure.kernel.deadlines import Timer
+from perdure.kernel.errors import Closed as KernelClosed
+from perdure.kernel.jobs import Job
+from perdure.kernel.outcome import Cancelled, Failed, Returned, describe
+from perdure.records import Assistant, Text
+
+if TYPE_CHECKING:
+    from perdure.actors.session import Session
+
+STORAGE_PAUSE = 5.0  # seconds until letters that wait try a disk again that took nothing
+
+
+class Stale(PerdureError):
+    """A report of a turn that is over: refused."""
+
+
+class Turns:
+    """The running turn, if any, and what its restarts share (`tally`) and all turns (`scratch`)."""
+
+    def __init__(self, session: Session, number: int = 0) -> None:
+        self.session, self.number = session, number
+        self.job: Job | None = None
+        self.aborted = False  # somebody asked for the running turn's end
+        self.tally = Tally()
+        self.scratch = Scratch()
+        self.answered = 0  # wall ms of the latest model call's end, for the cache's age
+        self.after_due = False  # the hooks of the last turn have not reported yet
+        self._pause: Timer | None = None  # turns wait for a disk that takes something again
+
+    # --- begin ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin a turn from the transcript as it stands; letters wait in it or in the inbox."""
+        session = self.session
+        session.stop_timers()
+        self.tally = Tally()
+        session.services.events.publish(TurnStarted(session.key, self.number + 1))
+        self.run()
+
+    def run(self) -> None:
+        """Run, or go on after the view has shrunk, under a new number."""
+        session = self.session
+        self.number += 1
+        self.aborted = False
+        session.state = "running"
+        number, post = self.number, session.ref.post
+        turn = Turn(session.key, number, session.ref, session.services, self.tally, self.scratch)
+        try:
+            self.job = session.services.kernel.start(
+                f"{session.key}#{number}", turn.run, on_end=lambda _job, out: post(TurnEnded(number, out))
+            )
+        except KernelClosed:
+            session.state = "idle"
+            session.letters.refuse(Closed("the host is stopping"))
+
+    def take_up(self) -> None:
+        """A turn that a crash cut off is taken up once per ownership; waiting letters start one."""
+        session = self.session
+        transcript, log = session.transcript, session.services.log
+        last = transcript.items[-1] if transcript.items else None
+        if transcript.pending:
+            self.start()
+        elif last is not None and not at_rest(last) and not transcript.already_resumed(last.entry):
+            try:
+                transcript.mark_resumed(last.entry)
+            except PerdureError as error:
+                log("session.not_resumed", session=session.key, error=str(error))
+                return
+            log("session.resumed", session=session.key, entry=last.entry)
+            self.start()
+
+    # --- its reports ------------------------------------------------------------------------------
+
+    def _is_stale(self, number: int) -> bool:
+        return number != self.number or self.session.state != "running"
+
+    def next_step(self, mail: NextStep) -> None:
+        """Between batches: switch the view if a summary is ready, let letters in, hand out a snapshot."""
+        session = self.session
+        if self._is_stale(mail.turn):
+            mail.view.fail(Stale("this turn is over"))
+            return
+        try:
+            session.compacting.switch()
+            session.letters.enter()
+        except PerdureError as error:
+            session.not_written(error)
+            mail.view.fail(error)
+            return
+        session.compacting.consider()
+        mail.view.set(session.snapshot())
+
+    def append(self, mail: Append) -> None:
+        """Write an entry of the turn; the receipt is its item."""
+        session = self.session
+        if self._is_stale(mail.turn):
+            mail.done.fail(Stale("this turn is over"))
+            return
+        transcript = session.transcript
+        try:
+            item = transcript.append(mail.message, decisions=mail.decisions, evidence=mail.evidence)
+        except PerdureError as error:
+            session.not_written(error)
+            mail.done.fail(error)
+            return
+        if mail.accepted:
+            self.answered = session.services.clock.wall_ms()
+            session.compacting.accepted(mail)
+        session.submit(
+            "ingest", Ingest(session.key, str(transcript.file.path), transcript.session_id, (item,))
+        )
+        mail.done.set(item)
+
+    def ended(self, mail: TurnEnded) -> None:
+        """The turn's job is over, however."""
+        session = self.session
+        if self._is_stale(mail.turn):
+            return
+        self.job = None
+        match mail.outcome:
+            case Returned(Rested() as rested):
+                self.finish(rested)
+            case Returned(Overflowed() as overflow):
+                session.state = "settling"
+                session.compacting.overflowed(overflow)
+            case Cancelled() if session.closing or not self.aborted:  # by the host's end, not by a user
+                session.finish_close()
+            case Cancelled():
+                self.end_badly("aborted", "aborted by the user")
+            case Failed(StorageFailed() as error):
+                self._wait_for_the_disk()
+                self.end_badly("error", str(error))
+            case outcome:
+                session.services.log(
+                    "turn.crashed", session=session.key, turn=mail.turn, outcome=repr(outcome)
+                )
+                self.end_badly("error", f"the turn failed inside the host: {describe(outcome)}")
+
+    # --- end --------------------------------------------------------------------------------------
+
+    def abort(self) -> bool:
+        """Stop the running turn, if any; its end comes as `TurnEnded`."""
+        if self.session.state == "settling":
+            self.end_badly("aborted", "aborted by the user")
+            return True
+        if self.job is None or self.session.state != "running":
+            return False
+        self.aborted = True
+        self.job.cancel()
+        return True
+
+    def end_badly(self, stop: Literal["error", "aborted", "overflow"], why: str) -> None:
+        """Close the turn in the transcript with what the model had said so far."""
+        session, info = self.session, self.session.environment.model
+        partial = (Text(self.tally.partial),) if self.tally.partial else ()
+        kind: Literal["error", "aborted"] = "aborted" if stop == "aborted" else "error"
+        now = session.services.clock.wall_ms()
+        message = Assistant(partial, kind, info.provider, info.api, info.id, error=why, timestamp=now)
+        try:
+            self.tally.entries.append(session.transcript.append(message).entry)
+        except PerdureError as error:
+            session.not_written(error)
+            session.services.log("turn.end_not_written", session=session.key, error=str(error))
+        if stop != "aborted":
+            self.tally.errors.append(why)
+        self.finish(Rested(self.tally.partial, stop, why))
+
+    def finish(self, rested: Rested) -> None:
+        """The agent rests: tell who waits, run the hooks, and take up what has come meanwhile."""
+        session, t = self.session, self.tally
+        key = session.key
+        reply = Reply(key, rested.text, rested.stop, t.steps, t.usage, tuple(t.entries), tuple(t.errors))
+        session.state = "idle"
+        session.compacting.switch()
+        session.letters.answer(reply)
+        session.services.events.publish(TurnFinished(key, reply))
+        self.after_due = session.submit("after_turn", AfterTurn(session.snapshot(), self.number))
+        if session.closing:
+            session.finish_close()
+        elif session.opening.renewing is not None:
+            session.begin_anew()
+        elif session.transcript.pending and self._pause is None:
+            self.start()
+
+    def _wait_for_the_disk(self) -> None:
+        """The disk takes nothing: letters that wait try again in a while, not at once and for ever."""
+        self.stop_pause()
+        post = self.session.ref.post
+        self._pause = self.session.services.clock.call_after(STORAGE_PAUSE, lambda: post(Wake()))
+
+    def stop_pause(self) -> None:
+        """A turn starts, or the session leaves."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
