@@ -7,7 +7,7 @@ PEERS := $(VENV)/peers
 PI := @mariozechner/pi-coding-agent
 PI_VERSION := 0.66.1
 
-.PHONY: demo test check interop bench clean
+.PHONY: demo test check interop bench kill clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'perdure needs Python 3.11 or newer'"
@@ -43,6 +43,9 @@ interop: $(VENV)/.test  ## the session format both ways with the reference progr
 
 bench: $(VENV)/.bench  ## ratios against peers and floors, measured in one run
 	$(BIN)/python -m benchmarks
+
+kill: $(VENV)/.test  ## SIGKILL a host at 50 random points
+	PERDURE_KILLS=50 $(BIN)/python -m pytest tests/host/test_killed.py
 
 clean:
 	rm -rf $(VENV) dist build
