@@ -71,7 +71,7 @@ def ask(state: Coordinator, reason: Reason, *, leaf: str, now: float, policy: Po
 def begin(state: Coordinator, reason: Reason) -> Coordinator:
     """A compaction starts; a manual one is a fresh beginning for the count."""
     attempts = 1 if reason == "manual" else state.attempts + 1
-    return Coordinator(reason, attempts, state.failures, state.retry_at, None)
+    return Coordinator(reason, attempts, state.failures, state.retry_at, state.hopeless)
 
 
 def accepted(state: Coordinator) -> Coordinator:
