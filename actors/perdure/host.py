@@ -22,7 +22,7 @@ from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Note, 
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, Timing
 from perdure.actors.session import Session
-from perdure.actors.status import host_status
+from perdure.actors.status import Totals, host_status
 from perdure.actors.upkeep import Upkeep
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, Receipt, Reply, Tool
@@ -306,6 +306,8 @@ class Host:
             on_idle=lambda key: self.directory.rested(key),
         )
         self.directory = Directory(self.services, self._most_awake)
+        self.totals = Totals()
+        self.services.events.subscribe("totals", self.totals.told)
         self._listeners = self._mids = 0
 
     def _models(self) -> tuple[ModelInfo, Mapping[str, ModelFactory]]:

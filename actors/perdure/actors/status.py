@@ -4,9 +4,49 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.contracts import Event, Notice, TurnFinished
+from perdure.records import Usage
+
 if TYPE_CHECKING:
     from perdure.actors.session import Session
     from perdure.host import Host
+
+
+class Totals:
+    """What all sessions did since the host started, counted from its events."""
+
+    def __init__(self) -> None:
+        self.turns = self.steps = self.failed = self.compactions = self.truncations = 0
+        self.usage = Usage()
+
+    def told(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case TurnFinished(_, reply):
+                self.turns += 1
+                self.steps += reply.steps
+                self.failed += reply.stop in ("error", "overflow")
+                self.usage = self.usage + reply.usage
+            case Notice(_, "compaction", text):
+                self.compactions += text.startswith("Compacted")
+            case Notice(_, "truncation"):
+                self.truncations += 1
+            case _:
+                pass
+
+    def line(self) -> dict[str, Any]:
+        """As `status` shows it."""
+        return {
+            "turns": self.turns,
+            "steps": self.steps,
+            "failed_turns": self.failed,
+            "compactions": self.compactions,
+            "truncations": self.truncations,
+            "prompt_tokens": self.usage.prompt,
+            "cache_read_tokens": self.usage.cache_read,
+            "output_tokens": self.usage.output,
+            "cost_usd": round(self.usage.cost_usd, 6),
+        }
 
 
 def host_status(host: Host, *, deep: bool = False) -> dict[str, Any]:
@@ -30,8 +70,8 @@ def host_status(host: Host, *, deep: bool = False) -> dict[str, Any]:
         "engines": [{"id": host.resolver.engine("").info.id}],
         "models": [model_line(model) for model in host.resolver.models()],
         "totals": {
-            "messages": stats.handled,
-            "turns": stats.jobs_started,
+            **host.totals.line(),
+            "mail": stats.handled,
             "crashes": stats.crashes,
             "parked": stats.parked,
             "lost_jobs": stats.jobs_lost,
