@@ -106,7 +106,7 @@ def _block_record(block: WireBlock, raw: bytes | Raw) -> Block:
             return _image(block, raw)
         case kind if kind in CALLS:
             arguments = block.arguments if bytes(block.arguments) else block.input
-            return ToolCall(block.id or "", block.name or "", _object(arguments), block.thoughtSignature)
+            return ToolCall(block.id or "", block.name or "", _as_written(arguments), block.thoughtSignature)
         case kind:
             return Opaque(kind or "", bytes(raw))
 
@@ -126,22 +126,12 @@ class _Source(Struct, gc=False):
     media_type: str = "image/png"
 
 
-def _object(raw: Raw) -> bytes:
-    """The JSON text of an object, as it stands in the file; a value that is none is wrapped or unpacked."""
-    data = bytes(raw).strip()
-    if data.startswith(b"{"):
-        return data
-    if data in {b"", b"null"}:
-        return b"{}"
-    value = tolerant.loads(data)
-    if isinstance(value, str):
-        try:
-            inner = tolerant.loads(value.encode("utf-8", "surrogatepass"))
-        except ValueError:
-            inner = None
-        if isinstance(inner, dict):
-            return tolerant.dumps(inner)
-    return tolerant.dumps({"input": value})
+def _as_written(raw: Raw) -> bytes:
+    """The JSON text of a call's arguments as it stands; `null` where there are none.
+
+    What is no object is judged where calls are prepared for the wire: stored text isn't changed here.
+    """
+    return bytes(raw).strip() or b"null"
 
 
 def _record(wire: WireMessage, content: tuple[Block, ...]) -> Message | None:
