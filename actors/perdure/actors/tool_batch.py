@@ -70,8 +70,9 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
     tool = services.tools.get(call.name)
     if tool is None:
         return unknown_tool(call.name, [spec.name for spec in view.environment.tools])
-    if unparsable is not None:
-        return bad_arguments(call.name, unparsable)
+    arguments = object_or_none(call.arguments)
+    if unparsable is not None or arguments is None:
+        return bad_arguments(call.name, unparsable or "a JSON object is expected")
     context = CallContext(
         session=turn.key,
         call_id=call.id,
@@ -80,7 +81,7 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
         services=services,
         virtual=services.clock.virtual,
     )
-    run = partial(tool.run, msgspec.json.decode(call.arguments), context)
+    run = partial(tool.run, arguments, context)
     try:
         with services.clock.fail_after(services.timing.tool):  # a job: what ignores its end is left behind
             (outcome,) = await services.kernel.gather(f"{turn.key}#{turn.number}.{call.id}", run)
@@ -93,6 +94,15 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
             outcome = Failed(error)
     services.log("tool.failed", session=turn.key, tool=call.name, error=describe(outcome))
     return failed(call.name, outcome.error if isinstance(outcome, Failed) else describe(outcome))
+
+
+def object_or_none(raw: bytes) -> dict[str, Any] | None:
+    """A call's arguments, where they are an object."""
+    try:
+        value = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def checked(output: object) -> ToolOutput:
