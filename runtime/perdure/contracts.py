@@ -224,12 +224,15 @@ class Tool(Protocol):
 
 
 class EngineInfo(Record):
-    """Who an engine is. `owns_compaction` hands compaction over to it wholly."""
+    """Who an engine is. `owns_compaction` hands compaction over to it wholly; `passive` engines store
+    nothing and have no hooks, so that no worker is troubled for them.
+    """
 
     id: str
     name: str
     version: str = "1"
     owns_compaction: bool = False
+    passive: bool = False
 
 
 class Assembled(Record):

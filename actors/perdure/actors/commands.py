@@ -63,7 +63,8 @@ def _model(session: Session, ref: str) -> str:
     before = session.environment
     session.transcript.choose_model(info.provider, info.id)
     session.adopt(session.transcript.settings)
-    if info.window < before.model.window:
+    limits = session.environment.limits
+    if limits.window < before.limits.window and session.compacting.tokens > limits.threshold:
         session.compacting.consider(reason="model_switch")
     return f"The model is now {info.ref} with a window of {session.environment.limits.window:,} tokens."
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from perdure.actors.messages import (
     AfterTurn,
+    AfterTurnDone,
     Append,
     Ingest,
     NextStep,
@@ -131,10 +132,10 @@ class Turns:
         if mail.accepted:
             self.answered = session.services.clock.wall_ms()
             session.compacting.accepted(mail)
-        session.submit(
-            "ingest", Ingest(session.key, str(transcript.file.path), transcript.session_id, (item,))
-        )
         mail.done.set(item)
+        if not self._passive:
+            told = Ingest(session.key, str(transcript.file.path), transcript.session_id, (item,))
+            session.submit("ingest", told)
 
     def ended(self, mail: TurnEnded) -> None:
         """The turn's job is over, however."""
@@ -199,13 +200,26 @@ class Turns:
         session.compacting.switch()
         session.letters.answer(reply)
         session.services.events.publish(TurnFinished(key, reply))
-        self.after_due = session.submit("after_turn", AfterTurn(session.snapshot(), self.number))
+        self._run_hooks()
         if session.closing:
             session.finish_close()
         elif session.opening.renewing is not None:
             session.begin_anew()
         elif session.transcript.pending and self._pause is None:
             self.start()
+
+    def _run_hooks(self) -> None:
+        """The engine's hooks, by a worker; their end comes as `AfterTurnDone`."""
+        session = self.session
+        if self._passive:
+            self.after_due = True
+            session.ref.post(AfterTurnDone(self.number))
+        else:
+            self.after_due = session.submit("after_turn", AfterTurn(session.snapshot(), self.number))
+
+    @property
+    def _passive(self) -> bool:
+        return self.session.services.resolver.engine(self.session.key).info.passive
 
     def _wait_for_the_disk(self) -> None:
         """The disk takes nothing: letters that wait try again in a while, not at once and for ever."""

@@ -11,7 +11,7 @@ from perdure.records import Items, Message
 class LegacyEngine:
     """The session file persists, the pipeline assembles, the runtime compacts: nothing is left to do."""
 
-    info = EngineInfo("legacy", "Legacy context engine")
+    info = EngineInfo("legacy", "Legacy context engine", passive=True)
 
     async def ingest(self, context: EngineContext, message: Message) -> bool:
         """Nothing to store: the log is the truth."""
