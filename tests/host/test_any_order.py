@@ -179,16 +179,17 @@ class Story:
         if not path.exists():
             assert not self.acked[key]
             return
-        found: list[str] = []
+        stood: list[tuple[str, str]] = []
         files = [*self.host.files.earlier(key), path]
         waiting: set[str] = set()
         for each in files:
-            for _, raw in History(each).records():
+            for id, raw in History(each).records():
                 entry = decode_entry(raw)
                 facts = facts_of(entry) if entry.type == "message" else None
                 if facts is not None and facts.origin is not None:
-                    found.append(facts.origin.mid)
+                    stood.append((id, facts.origin.mid))
             waiting |= {p.letter.mid for p in open_session(each).pending}
+        found = [mid for _, mid in sorted(stood)]  # ids are in order of time, segments not always
         assert [m for m, n in Counter(found).items() if n > 1] == []
         assert set(self.acked[key]) <= {*found, *waiting}
         order = [m for m in self.acked[key] if m in found]

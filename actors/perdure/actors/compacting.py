@@ -104,6 +104,9 @@ class Compacting:
 
     def overflowed(self, overflow: Overflowed) -> None:
         """A request did not fit: the turn waits for a smaller view, or ends with the typed overflow."""
+        if self._staged is not None:  # it came while the turn ran, and the turn is between batches now
+            self.switch()
+            return
         match self._ask("overflow"):
             case Start():
                 self._begin("overflow")
@@ -168,6 +171,7 @@ class Compacting:
         done = mail.done
         if mail.generation != t.generation or (done is not None and not _begins(t.items, done.plan.before)):
             self.state = coordinator.dropped(self.state)
+            self._answer("Nothing was compacted: the session changed meanwhile. Try again.")
             self._go_on()
             return
         if done is None:  # an engine that owns compaction has made its own store smaller
@@ -199,10 +203,8 @@ class Compacting:
         hopeless = self.session.transcript.leaf if kind in ("hopeless", "nothing") else None
         self.state = coordinator.failed(self.state, now=now, hopeless=hopeless)
         self.session.services.log("compaction.failed", session=self.session.key, kind=kind, why=why)
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            asked.set(f"Nothing was compacted: {why}.")
-        if self.session.state == "settling" and was not in ("overflow", "manual", None):
+        self._answer(f"Nothing was compacted: {why}.")
+        if self.session.state == "settling" and was not in ("overflow", None):
             self._ask_again(why)  # a background attempt gives up sooner than one that a turn waits for
         elif self.session.state == "settling":
             self.session.turns.end_badly("overflow", f"the context can't be made smaller: {why}")
@@ -215,11 +217,18 @@ class Compacting:
                 self.session.turns.end_badly("overflow", f"the context can't be made smaller: {why}")
 
     def _tell(self, text: str) -> None:
+        self._answer(text)
+        self.session.notice("compaction", text)
+        self._go_on()
+
+    def _answer(self, text: str) -> None:
         asked, self._asked = self._asked, None
         if asked is not None:
             asked.set(text)
-        self.session.notice("compaction", text)
-        self._go_on()
+
+    def let_go(self) -> None:
+        """The session leaves its file: what is under way is for nobody any more."""
+        self._answer("Nothing was compacted: the session was closed meanwhile.")
 
     def _go_on(self) -> None:
         if self.session.state == "settling":

@@ -93,5 +93,5 @@ def refuse(mail: Mail, error: BaseException) -> None:
     """Tell the sender of `mail`, if it waits, that its session could not take it."""
     for name in ("ack", "done", "view", "reply"):
         waiter = getattr(mail, name, None)
-        if waiter is not None:
+        if isinstance(waiter, Waiter):
             waiter.fail(error)

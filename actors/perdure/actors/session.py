@@ -295,6 +295,7 @@ class Session:
 
     def _leave_file(self) -> None:
         self.stop_timers()
+        self.compacting.let_go()
         try:
             self.transcript.leave()
             self.held.close(handover=True)
@@ -314,11 +315,13 @@ class Session:
         if self.turns.job is not None:
             self.turns.job.cancel()
         self.stop_timers()
+        self.compacting.let_go()
         self.letters.refuse(error)
         self._tell_closed()
         self.opening.turn_away(error)
         if opened:
             self.held.close(handover=False)
+            self.services.upkeep.slept(self.key, self.held)
 
     def _lose(self) -> None:
         """Another owner has the file, or it is gone: whoever waits is told, the next mail opens it anew."""
