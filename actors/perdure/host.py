@@ -135,6 +135,7 @@ class Host:
         except BaseException:
             await self._stack.aclose()
             raise
+        self.upkeep.rebuild(self.files.list)
         self._wake_unfinished()
         return self
 

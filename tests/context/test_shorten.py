@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helpers_conformance import cases, ident
 from perdure.context.numbers import OMISSION_MARKER
-from perdure.context.shorten import Cut, is_shortened, parts, plan, plan_cut, shorten
+from perdure.context.shorten import Cut, parts, plan, plan_cut, shorten
 from perdure.context.tails import has_important_tail
 
 LOG = "all is well\n" * 2_000
@@ -74,8 +74,8 @@ def test_a_shortened_text_is_cut_further_but_never_noticed_twice() -> None:
 
 
 def test_a_text_the_reference_shortened_is_recognised() -> None:
-    assert is_shortened("abc[... 20037 more characters truncated]")
-    assert not is_shortened("he wrote [... and more] here")
+    assert parts("abc[... 20037 more characters truncated]").missing
+    assert not parts("he wrote [... and more] here").missing
 
 
 def test_where_nothing_fits_the_notice_still_says_that_something_is_missing() -> None:

@@ -6,7 +6,7 @@ is durability `process`), the lock is for other programs, and the index can be r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from perdure.edges.index import Row, SessionIndex
@@ -37,6 +37,24 @@ class Upkeep:
         self._awake: set[Held] = set()
         self._timer: Timer | None = None
         self._locks_due = kernel.clock.now() + LOCKS_EVERY
+
+    def rebuild(self, files: Callable[[], Iterable[Listed]]) -> None:
+        """An index that was deleted, or never was, costs one scan beside everything else."""
+        if self._index is not None and self._index.fresh:
+            self._kernel.start("index rebuild", self._rebuild, files)
+
+    async def _rebuild(self, files: Callable[[], Iterable[Listed]]) -> None:
+        index = self._index
+        assert index is not None
+        found = await self._io.run(lambda: index.rebuild(self._rows(files())))
+        self._log("index.rebuilt", sessions=found)
+
+    def _rows(self, files: Iterable[Listed]) -> Iterator[Row]:
+        for listed in files:
+            try:
+                yield survey(listed)
+            except (PerdureError, OSError) as error:
+                self._log("index.left_out", file=listed.path, error=str(error))
 
     # --- told by the sessions -----------------------------------------------------------------------
 

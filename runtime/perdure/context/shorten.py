@@ -50,11 +50,6 @@ def parts(text: str) -> Parts:
     return Parts(text[: found.start()], int(found[1].replace(",", "") or 0), found[2] or "")
 
 
-def is_shortened(text: str) -> bool:
-    """Whether a notice of ours (or OpenClaw's) ends this text."""
-    return parts(text).missing > 0
-
-
 def shorten(text: str, head: int, tail: int, ref: str = "") -> str:
     """Keep `head` characters at the start and `tail` at the end, with marker and notice.
 

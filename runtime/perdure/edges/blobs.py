@@ -7,16 +7,16 @@ whenever it is read: what does not fit its name is never handed out.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from perdure.edges.files import read_bytes, write_bytes
 from perdure.errors import StorageFailed, UnreadableFile, UsageError
 from perdure.kernel.io import IoPolicy
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
+_HASHED_INLINE = 1 << 20  # bytes that are hashed in about a millisecond; more goes where the policy says
 
 
 class LocalBlobs:
@@ -24,15 +24,31 @@ class LocalBlobs:
 
     def __init__(self, root: Path, io: IoPolicy) -> None:
         self.root, self._io = root, io
-        self._made = 0
 
     async def put(self, data: bytes) -> str:
         """Store bytes; returns their SHA-256 in hex. Raises `StorageFailed` (nothing is left behind)."""
-        return await self._io.run(self.put_now, data)
+        digest = await self._hash(data)
+        path = self.path(digest)
+        try:
+            if not self.has(digest) or await read_bytes(path, self._io) != data:  # a damaged one is healed
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                await write_bytes(path, data, self._io)
+        except OSError as error:
+            raise StorageFailed(f"{path}: can't be written ({error.strerror or error}): make room") from None
+        return digest
 
     async def get(self, digest: str) -> bytes:
         """The bytes of a digest. `UsageError`: no digest; `UnreadableFile`: missing or damaged."""
-        return await self._io.run(self.get_now, digest)
+        path = self.path(digest)
+        try:
+            data = await read_bytes(path, self._io)
+        except FileNotFoundError:
+            raise UnreadableFile(f"{path}: the evidence is missing") from None
+        except OSError as error:
+            raise UnreadableFile(f"{path}: can't be read ({error.strerror})") from None
+        if await self._hash(data) != digest:
+            raise UnreadableFile(f"{path}: the evidence is damaged: it does not fit its digest")
+        return data
 
     def path(self, digest: str) -> Path:
         """Where a blob stands, whether it exists or not."""
@@ -40,80 +56,11 @@ class LocalBlobs:
             raise UsageError(f"{digest[:80]!r} is not a SHA-256 in 64 hex digits")
         return self.root / digest[:2] / digest[2:4] / digest[4:]
 
-    def put_now(self, data: bytes) -> str:
-        """As `put`, blocking."""
-        digest = hashlib.sha256(data).hexdigest()
-        path = self.path(digest)
-        try:
-            if not self._stands(path, data):
-                self._write(path, data)
-        except OSError as error:
-            raise StorageFailed(f"{path}: can't be written ({error.strerror or error}): make room") from None
-        return digest
-
-    def get_now(self, digest: str) -> bytes:
-        """As `get`, blocking."""
-        path = self.path(digest)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise UnreadableFile(f"{path}: the evidence is missing") from None
-        except OSError as error:
-            raise UnreadableFile(f"{path}: can't be read ({error.strerror})") from None
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise UnreadableFile(f"{path}: the evidence is damaged: it does not fit its digest")
-        return data
-
     def has(self, digest: str) -> bool:
         """Whether a blob is there (its content isn't looked at)."""
         return self.path(digest).is_file()
 
-    def sizes(self) -> Iterator[tuple[str, int]]:
-        """All blobs with their sizes in bytes, for quotas and collection."""
-        for path in self.root.glob("??/??/*"):
-            digest = "".join(path.parts[-3:])
-            if _DIGEST.fullmatch(digest):
-                yield digest, path.stat().st_size
-
-    def remove(self, digest: str) -> int:
-        """Delete a blob nobody refers to any more; returns its size (0 if it was not there)."""
-        path = self.path(digest)
-        try:
-            size = path.stat().st_size
-            path.unlink()
-        except FileNotFoundError:
-            return 0
-        return size
-
-    def _stands(self, path: Path, data: bytes) -> bool:
-        """Whether the very bytes are there; a damaged blob is written again."""
-        try:
-            return path.stat().st_size == len(data) and path.read_bytes() == data
-        except FileNotFoundError:
-            return False
-
-    def _write(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._made += 1
-        temp = path.with_name(f"{path.name}.{os.getpid():x}.{self._made:x}.tmp")
-        try:
-            fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as out:
-                out.write(data)
-                out.flush()
-                if self._io.sync:
-                    os.fsync(out.fileno())
-            os.replace(temp, path)
-        except BaseException:
-            temp.unlink(missing_ok=True)
-            raise
-        if self._io.sync:
-            _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    async def _hash(self, data: bytes) -> str:
+        if len(data) <= _HASHED_INLINE:
+            return hashlib.sha256(data).hexdigest()
+        return await self._io.run(lambda: hashlib.sha256(data).hexdigest())

@@ -43,13 +43,6 @@ async def write_bytes(path: Path, data: bytes, io: IoPolicy, *, mode: int = 0o60
     await io.run(_put, temp, path, mode, io.sync)
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o600, sync: bool) -> None:
-    """As `write_bytes`, blocking."""
-    temp = _temp(path)
-    _write_now(temp, data)
-    _put(temp, path, mode, sync)
-
-
 @asynccontextmanager
 async def _open(path: Path, mode: str) -> AsyncIterator[Any]:
     """A file object whose methods are awaited, by whichever loop runs."""
