@@ -6,15 +6,18 @@ refused for its structure, no tool run twice, and the same view after the file i
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers_host import Fn, Play, hosted, session_path, virtual
+from helpers_kernel import LOOPS
 from perdure.actors.services import Timing
 from perdure.edges.models.reply import ScriptedReply, call, fail, say
 from perdure.edges.session.decode import decode_entry
@@ -196,23 +199,31 @@ class Story:
         assert [m for m in found if m in self.acked[key]] == order
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+async def tell(clock: VirtualClock, told: list[tuple[str, int, int]], script: list[str]) -> None:
+    """One story from its beginning to its check."""
+    with tempfile.TemporaryDirectory() as folder:
+        story = Story(Path(folder), clock, script)
+        await story.open()
+        try:
+            for kind, which, n in told:
+                await story.act(kind, which, n)
+        except BaseException:
+            await story.host.__aexit__(None, None, None)
+            raise
+        await story.check()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(acts, answers, st.integers(0, 3))
 def test_whatever_happens_in_any_order_every_promise_is_kept(
     told: list[tuple[str, int, int]], script: list[str], seed: int
 ) -> None:
-    async def main(clock: VirtualClock) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            story = Story(Path(folder), clock, script)
-            await story.open()
-            try:
-                for kind, which, n in told:
-                    await story.act(kind, which, n)
-            except BaseException:
-                await story.host.__aexit__(None, None, None)
-                raise
-            await story.check()
+    virtual(lambda clock: tell(clock, told, script), "asyncio", seed)
 
-    virtual(main, "asyncio", seed)
+
+@pytest.mark.parametrize("seed", [3, 9, 13, 27, 38, 44, 76, 87])
+def test_a_long_story_keeps_every_promise(seed: int) -> None:
+    rng = random.Random(seed)
+    told = [(rng.choice(ACTS), rng.randrange(2), rng.randrange(10)) for _ in range(120)]
+    script = [rng.choice(ANSWERS) for _ in range(300)]
+    virtual(lambda clock: tell(clock, told, script), LOOPS[seed % 3], seed)

@@ -261,6 +261,26 @@ def test_a_background_attempt_that_fails_does_not_end_a_turn_that_overflows_mean
 # --- background -----------------------------------------------------------------------------------
 
 
+def test_a_summary_that_comes_during_a_request_that_overflows_lets_the_turn_go_on(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        summary = Gate(clock, say("The lemon tree was discussed at length, over and over."))
+
+        async def overflows_late(body: dict[str, Any], request: Any) -> ScriptedReply:
+            summary.open()
+            await clock.sleep(5)
+            return fail("overflow")
+
+        play = Play(*[long(n, 550) for n in range(12)], summary=summary)
+        async with hosted(tmp_path, play, clock, info=SMALL) as host:
+            await fill(host, clock, summary)
+            play.queues[KEY].clear()
+            play.then(overflows_late, say("went on"))
+            assert (await ask(host, "one more")).text == "went on"
+            assert len(compactions(session_path(tmp_path))) == 1
+
+    virtual(main)
+
+
 @each_loop
 def test_turns_go_on_while_a_summary_is_made_and_none_of_them_is_covered_unseen(
     loop: Backend, tmp_path: Path

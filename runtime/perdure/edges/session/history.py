@@ -36,10 +36,18 @@ class History:
         self.path = path
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """Every entry, oldest first: what was moved into segments, then the file."""
+        """Every entry once: what was moved into segments, then the file.
+
+        A crash may leave a segment whose entries the file still has: the file's own count.
+        """
+        here = [(node.id, raw) for node, raw in load(self.path).entries()]
+        told = {id for id, _ in here}
         for segment in segments.segments_of(self.path):
-            yield from ((moved.id, moved.raw) for moved in segments.Segment(segment).entries())
-        yield from ((node.id, raw) for node, raw in load(self.path).entries())
+            for moved in segments.Segment(segment).entries():
+                if moved.id not in told:
+                    told.add(moved.id)
+                    yield moved.id, moved.raw
+        yield from here
 
     def text(self, ref: str) -> str:
         """An entry as text. Raises `UsageError` for an id that is not of this session."""
