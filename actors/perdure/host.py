@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from perdure.actors import tree
+from perdure.actors import arguments, tree
 from perdure.actors.directory import Directory
 from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Note, Wake
 from perdure.actors.resolver import HostResolver, ModelFactory
@@ -28,6 +28,7 @@ from perdure.context.pipeline import TransformContext
 from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, Receipt, Reply, Tool
 from perdure.edges import state as state_folder
 from perdure.edges.blobs import LocalBlobs
+from perdure.edges.config import load
 from perdure.edges.index import SessionIndex
 from perdure.edges.log import open_log
 from perdure.edges.models import catalog
@@ -64,8 +65,9 @@ class Sent:
 class Host:
     """Hosts the sessions of one state folder.
 
-    `model`: a `Model` of your own, or a reference such as `anthropic/claude-sonnet-4-5`; by default the
-    configured one, else Anthropic's where a key is in the environment, else the scripted one.
+    `settings`: by default those of `perdure.toml` in the state folder. `model`: a `Model` of your own, or
+    a reference such as `anthropic/claude-sonnet-4-5`; by default the configured one, else Anthropic's
+    where a key is in the environment, else the scripted one.
     `models` and `factories` add models by reference and what makes them, by provider. `tools` replaces the
     default set. `engine`: a context engine of your own for all sessions. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
@@ -94,24 +96,24 @@ class Host:
         truncate_after: int | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self.folder = state_folder.state_folder(state)
-        self.settings = settings or Settings()
+        self.folder = state_folder.state_folder(state, environ)
+        found = settings if settings is not None else load(state=self.folder.path, environ=environ)
+        self.settings = arguments.some_settings(found)
         self.clock = clock or RealClock()
         self.io = io or IoPolicy(self.clock.virtual)
         self._environ = os.environ if environ is None else environ
-        self._given = model
+        self._given = arguments.a_model(model)
         self._window, self._hooks = window, hooks
         self._most_awake = most_awake or self.settings.host.awake
-        self._workspace = Path(workspace) if workspace is not None else None
+        self._workspace = arguments.a_folder(workspace)
         self._shown = shown_workspace
         self._more_models, self._more_factories = dict(models or {}), dict(factories or {})
-        self._tools = tuple(tools) if tools is not None else None
-        self._engine = engine
+        self._tools, self._engine = arguments.some_tools(tools), arguments.an_engine(engine)
         self._truncate_after = truncate_after or self.settings.compaction.truncate_mb * 1024 * 1024
         self._timing = timing or self._configured_timing()
         self.registry = Registry()
         self._stack = AsyncExitStack()
-        self.closing = self._killed = False
+        self.running = self.closing = self._killed = False
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -127,14 +129,19 @@ class Host:
                 self.folder.path, wall_ms=self.clock.wall_ms(), force=self.settings.host.force_network_fs
             )
             self._stack.callback(lambda: self.placement.close(clean=self.left_whole))
+            index = None if self.clock.virtual else SessionIndex(self.folder.index)
+            if index is not None:  # outlives the kernel, whose last jobs still write to it
+                self._stack.callback(index.close)
             self.kernel = Kernel(
                 self.clock, on_event=self._kernel_event, mailbox_bound=self.settings.host.mailbox
             )
             await self._stack.enter_async_context(self.kernel)
+            self.upkeep = Upkeep(self.kernel, self.io, index, self.log)
             self._furnish(await self._mcp_tools())
         except BaseException:
             await self._stack.aclose()
             raise
+        self.running = True
         self.upkeep.rebuild(self.files.list)
         self._wake_unfinished()
         return self
@@ -184,6 +191,9 @@ class Host:
         `(sender, mid)` makes redelivery free: the same pair is answered from the record. Raises `Busy`
         (nothing accepted, try again), `MessageTooLarge`, `StorageFailed`, `Parked`, `Closed`.
         """
+        self._must_run()
+        if not isinstance(text, str):
+            raise UsageError(f"a message's text is a str, not {type(text).__name__}")
         content: tuple[Block, ...] = (*((Text(text),) if text else ()), *attachments)
         if not content:
             raise UsageError("the message is empty: give it text or an attachment")
@@ -208,6 +218,7 @@ class Host:
 
     def events(self, key: str | None = None) -> AsyncIterator[Event]:
         """What happens from now on, in one session or all: best-effort, the oldest goes when you are slow."""
+        self._must_run()
         self._listeners += 1
         listener = self.services.events.listen(f"events-{self._listeners}")
 
@@ -226,11 +237,17 @@ class Host:
 
     def status(self, *, deep: bool = False) -> dict[str, Any]:
         """Figures of this host, in the form that `perdure status --json` prints."""
+        self._must_run()
         return host_status(self, deep=deep)
 
     # --- inside -----------------------------------------------------------------------------------
 
+    def _must_run(self) -> None:
+        if not self.running:
+            raise Closed("the host is not running: use it inside `async with Host(...) as host`")
+
     async def _ask(self, key: str, make: Callable[[Waiter[Any]], Mail], timeout: float) -> Any:
+        self._must_run()
         if self.closing:
             raise Closed("the host is stopping")
         try:
@@ -279,13 +296,9 @@ class Host:
             shown_workspace=self._shown,
             models=self._more_models,
             window=self._window,
-            log=self.log,
+            log=self.log.warning,
         )
         self.resolver.engine("")  # a missing engine is told at the start, or refused
-        index = None if self.clock.virtual else SessionIndex(self.folder.index)
-        if index is not None:
-            self._stack.callback(index.close)
-        self.upkeep = Upkeep(self.kernel, self.io, index, self.log)
         self.services = Services(
             kernel=self.kernel,
             clock=self.clock,

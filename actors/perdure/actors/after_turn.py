@@ -24,6 +24,8 @@ async def after_turn(services: Services, key: str, mail: AfterTurn) -> AfterTurn
             with services.clock.fail_after(services.timing.engine):
                 await hook(context, view.items)
         except Exception as error:
-            services.log("engine.failed", session=key, engine=engine.info.id, method=name, error=repr(error))
+            services.log.error(
+                "engine.failed", session=key, engine=engine.info.id, method=name, error=repr(error)
+            )
             break
     return AfterTurnDone(mail.turn)

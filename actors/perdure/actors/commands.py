@@ -10,7 +10,7 @@ from perdure.errors import PerdureError, UsageError
 if TYPE_CHECKING:
     from perdure.actors.session import Session
 
-HELP = "commands: /compact [focus], /status, /model [ref], /think [level], /name TEXT, /abort, /new"
+HELP = "commands: /help, /compact [focus], /status, /model [ref], /think [level], /name TEXT, /abort, /new"
 LEVELS = ("off", "minimal", "low", "medium", "high")
 
 
@@ -32,6 +32,8 @@ def run(session: Session, mail: Command) -> None:
                 answer = _think(session, mail.argument)
             case "name":
                 answer = _name(session, mail.argument)
+            case "help":
+                answer = HELP
             case "abort" | "stop":
                 answer = "Stopping." if session.turns.abort() else "Nothing is running."
             case _:
@@ -70,6 +72,8 @@ def _model(session: Session, ref: str) -> str:
 
 
 def _think(session: Session, level: str) -> str:
+    if not level:
+        return f"Thinking is {session.environment.thinking}; the levels are {', '.join(LEVELS)}."
     if level not in LEVELS:
         raise UsageError(f"thinking level {level!r} is not known: one of {', '.join(LEVELS)}")
     session.transcript.choose_thinking(level)

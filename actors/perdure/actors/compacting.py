@@ -202,7 +202,7 @@ class Compacting:
         now, was = self.session.services.clock.now(), self.state.running
         hopeless = self.session.transcript.leaf if kind in ("hopeless", "nothing") else None
         self.state = coordinator.failed(self.state, now=now, hopeless=hopeless)
-        self.session.services.log("compaction.failed", session=self.session.key, kind=kind, why=why)
+        self.session.services.log.warning("compaction.failed", session=self.session.key, kind=kind, why=why)
         self._answer(f"Nothing was compacted: {why}.")
         if self.session.state == "settling" and was not in ("overflow", None):
             self._ask_again(why)  # a background attempt gives up sooner than one that a turn waits for

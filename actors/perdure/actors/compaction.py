@@ -99,12 +99,12 @@ async def summarise(services: Services, key: str, info: ModelInfo, ask: Ask) -> 
         try:
             return await _call(services, request)
         except ModelError as error:
-            services.log("summary.failed", session=key, kind=error.kind, attempt=attempt + 1)
+            services.log.warning("summary.failed", session=key, kind=error.kind, attempt=attempt + 1)
             if not error.retryable or attempt + 1 == SUMMARY_TRIES:
                 return Failed(error.kind)
             await services.clock.sleep(max(error.retry_after or 0.0, SUMMARY_PAUSE * 2**attempt))
         except Exception as error:  # a model's bug: for the compaction it is one that can't be reached
-            services.log("summary.broke", session=key, error=repr(error))
+            services.log.warning("summary.broke", session=key, error=repr(error))
             return Failed("unknown")
     raise AssertionError("unreachable")
 

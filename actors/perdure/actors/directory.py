@@ -96,7 +96,7 @@ class Directory:
 
     def _crashed(self, key: str, error: BaseException) -> Handler | None:
         """A handler raised, which is a bug: the session begins anew from its file, its neighbours go on."""
-        self._services.log("session.crashed", session=key, error=repr(error))
+        self._services.log.error("session.crashed", session=key, error=repr(error))
         session = self.awake.pop(key, None)
         if session is not None:
             self._turns[key] = session.turns.number

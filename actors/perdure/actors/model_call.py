@@ -34,8 +34,10 @@ async def call_model(services: Services, view: Snapshot, prepared: Prepared, tal
                 raise
             wait = pause(services.timing, attempt, error.retry_after)
             tally.errors.append(str(error))
-            services.log("model.retry", session=view.key, kind=error.kind, wait=wait, attempt=attempt + 1)
-            services.events.publish(Notice(view.key, "retry", f"{error}; trying again in {wait:.0f} s"))
+            services.log.warning(
+                "model.retry", session=view.key, kind=error.kind, wait=wait, attempt=attempt + 1
+            )
+            services.events.publish(Notice(view.key, "retry", f"{error}; trying again in {round(wait, 1):g} s"))
             await services.clock.sleep(wait)
     raise AssertionError("unreachable")
 

@@ -61,6 +61,7 @@ class HostResolver:
         self._models: dict[str, Model] = {}
         self._reader = WorkspaceReader()
         self._engine: ContextEngine | None = None
+        self.replaced = ""  # in words, where the chosen engine is not the one in use
 
     def workspace(self, key: str) -> Path:
         """`--workspace`, else the agent's from the configuration, else its folder in the state."""
@@ -125,6 +126,7 @@ class HostResolver:
                 if self._settings.plugins.strict:
                     raise
                 self._log("engine.fallback", session=key, engine=chosen, error=str(error))
+                self.replaced = f"{error}; legacy is in use instead"
                 self._engine = self._engine_of("legacy")
         return self._engine
 

@@ -12,6 +12,7 @@ from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import Blobs, ContextEngine, Model, Tool
+from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
 from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
@@ -72,7 +73,7 @@ class Services:
     tools: Mapping[str, Tool]
     pools: Mapping[str, Pool]
     events: Channel
-    log: Callable[..., None]
+    log: Log
     upkeep: Upkeep
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()

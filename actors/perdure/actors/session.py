@@ -186,13 +186,15 @@ class Session:
                 case Returned(None):
                     pass
                 case _:
-                    self.services.log("worker.failed", session=self.key, pool=pool, outcome=repr(outcome))
+                    self.services.log.error(
+                        "worker.failed", session=self.key, pool=pool, outcome=repr(outcome)
+                    )
                     self.turns.after_due = self.turns.after_due and pool != "after_turn"
                     self.compacting.crashed(pool, describe(outcome))
 
         accepted = self.services.pools[pool].submit(self.key, mail, back)
         if not accepted:
-            self.services.log("worker.full", session=self.key, pool=pool)
+            self.services.log.warning("worker.full", session=self.key, pool=pool)
         return accepted
 
     def adopt(self, chosen: Settings) -> None:
@@ -235,7 +237,7 @@ class Session:
         self.opening.hand_over()
 
     def _not_woken(self, error: BaseException) -> None:
-        self.services.log("session.not_opened", session=self.key, error=str(error))
+        self.services.log.error("session.not_opened", session=self.key, error=str(error))
         self.state = "closed"
         self.release(self.key)
         self._tell_closed()
@@ -300,7 +302,7 @@ class Session:
             self.transcript.leave()
             self.held.close(handover=True)
         except PerdureError as error:
-            self.services.log("session.not_left_whole", session=self.key, error=str(error))
+            self.services.log.error("session.not_left_whole", session=self.key, error=str(error))
             self.held.close(handover=False)
         self.services.upkeep.slept(self.key, self.held)
 
@@ -325,6 +327,6 @@ class Session:
 
     def _lose(self) -> None:
         """Another owner has the file, or it is gone: whoever waits is told, the next mail opens it anew."""
-        self.services.log("session.lost", session=self.key)
+        self.services.log.error("session.lost", session=self.key)
         self.release(self.key)
         self.abandon(Fenced(f"{self.key}: another owner took the session's file: send again"))

@@ -92,7 +92,7 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
             return checked(outcome.value)
         except (TypeError, msgspec.DecodeError) as error:
             outcome = Failed(error)
-    services.log("tool.failed", session=turn.key, tool=call.name, error=describe(outcome))
+    services.log.warning("tool.failed", session=turn.key, tool=call.name, error=describe(outcome))
     return failed(call.name, outcome.error if isinstance(outcome, Failed) else describe(outcome))
 
 

@@ -16,9 +16,10 @@ from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
 from perdure.context.pipeline import Scratch
 from perdure.context.tokens import Estimator
-from perdure.contracts import Assembled, EngineContext
+from perdure.contracts import Assembled, EngineContext, Notice
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
+from perdure.kernel.outcome import Failed, trace_of
 from perdure.kernel.waiter import Waiter
 from perdure.records import Assistant, Decision, Item, Items, Message, Stop, Text, ToolCall
 
@@ -85,11 +86,14 @@ class Turn:
         context = EngineContext(view.session_id, self.key, view.file, env.limits.total)
         try:
             with services.clock.fail_after(services.timing.engine):
-                return await engine.assemble(context, items)
+                found = await engine.assemble(context, items)
+            if not isinstance(found, Assembled):
+                raise TypeError(f"assemble returned {type(found).__name__}, not Assembled")
+            return found
         except Exception as error:
-            services.log(
-                "engine.failed", session=self.key, engine=engine.info.id, method="assemble", error=repr(error)
-            )
+            name = engine.info.id
+            services.log.error("engine.failed", session=self.key, engine=name, trace=trace_of(Failed(error)))
+            services.events.publish(Notice(self.key, "engine", f"{name} failed, legacy answers: {error}"))
             return Assembled(items)
 
     # --- reports to the session -------------------------------------------------------------------

@@ -27,12 +27,13 @@ from perdure.errors import Closed, PerdureError, StorageFailed
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
-from perdure.kernel.outcome import Cancelled, Failed, Returned, describe
+from perdure.kernel.outcome import Cancelled, Failed, Returned, describe, trace_of
 from perdure.records import Assistant, Text
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
 
+NOT_WRITTEN = "the answer could not be written; your message is kept: make room, and the turn is taken up"
 STORAGE_PAUSE = 5.0  # seconds until letters that wait try a disk again that took nothing
 
 
@@ -155,11 +156,11 @@ class Turns:
                 self.end_badly("aborted", "aborted by the user")
             case Failed(StorageFailed() as error):
                 self._wait_for_the_disk()
-                self.end_badly("error", str(error))
+                session.services.log.error("turn.not_written", session=session.key, error=str(error))
+                self.end_badly("error", f"{NOT_WRITTEN} ({error})")
             case outcome:
-                session.services.log(
-                    "turn.crashed", session=session.key, turn=mail.turn, outcome=repr(outcome)
-                )
+                trace = trace_of(outcome)
+                session.services.log.error("turn.crashed", session=session.key, turn=mail.turn, trace=trace)
                 self.end_badly("error", f"the turn failed inside the host: {describe(outcome)}")
 
     # --- end --------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ class Turns:
             self.tally.entries.append(session.transcript.append(message).entry)
         except PerdureError as error:
             session.not_written(error)
-            session.services.log("turn.end_not_written", session=session.key, error=str(error))
+            session.services.log.error("turn.end_not_written", session=session.key, error=str(error))
         if stop != "aborted":
             self.tally.errors.append(why)
         self.finish(Rested(self.tally.partial, stop, why))

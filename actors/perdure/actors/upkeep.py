@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from perdure.edges.index import Row, SessionIndex
+from perdure.edges.log import Log
 from perdure.edges.session.facts import Seen
 from perdure.edges.session.files import Held, Listed
 from perdure.edges.session.survey import survey
@@ -27,9 +28,7 @@ SURVEYED = 4 * 1024 * 1024  # bytes of a file that is counted whole when its ses
 class Upkeep:
     """One for a host. `index` is `None` under virtual time, where nothing outlives the run."""
 
-    def __init__(
-        self, kernel: Kernel, io: IoPolicy, index: SessionIndex | None, log: Callable[..., None]
-    ) -> None:
+    def __init__(self, kernel: Kernel, io: IoPolicy, index: SessionIndex | None, log: Log) -> None:
         self._kernel, self._io, self._index, self._log = kernel, io, index, log
         self._dirty: set[Held] = set()
         self._older: list[tuple[str, Seen]] = []
@@ -54,7 +53,7 @@ class Upkeep:
             try:
                 yield survey(listed)
             except (PerdureError, OSError) as error:
-                self._log("index.left_out", file=listed.path, error=str(error))
+                self._log.warning("index.left_out", file=listed.path, error=str(error))
 
     # --- told by the sessions -----------------------------------------------------------------------
 
@@ -130,7 +129,7 @@ class Upkeep:
         self._locks_due = now + LOCKS_EVERY
         for held in list(self._awake):
             if not held.lock.refresh(self._kernel.clock.wall_ms()):
-                self._log("session.lock_taken", file=str(held.file.path))
+                self._log.warning("session.lock_taken", file=str(held.file.path))
 
     def _remember(self, session: str, seen: Seen) -> None:
         assert self._index is not None
@@ -151,4 +150,4 @@ class Upkeep:
         try:
             work()
         except (PerdureError, OSError) as error:
-            self._log(event, error=str(error))
+            self._log.warning(event, error=str(error))

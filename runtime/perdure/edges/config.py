@@ -16,6 +16,7 @@ from typing import Any
 
 from perdure.edges.schema import Finding, build
 from perdure.edges.settings import Settings
+from perdure.edges.state import state_folder
 from perdure.errors import ConfigError
 
 FILE_NAME = "perdure.toml"
@@ -32,7 +33,8 @@ def load(
 ) -> Settings:
     """The settings in force. `flags` maps dotted keys (`"models.default"`) to values; None is unset.
 
-    `path` (or `PERDURE_CONFIG`) must exist; without either, `<state>/perdure.toml` is used if there.
+    `path` (or `PERDURE_CONFIG`) must exist; without either, `perdure.toml` of the state folder is used
+    if there (`state`, else `PERDURE_HOME`, else `~/.perdure`).
     Environment: `PERDURE_MODEL`, `PERDURE_LOG_LEVEL`, and any key as `PERDURE_SECTION__KEY`.
     Raises `ConfigError` with the first finding (and how many more there are).
     """
@@ -91,9 +93,7 @@ def _find(path: str | Path | None, state: str | Path | None, environ: Mapping[st
     told = path or environ.get("PERDURE_CONFIG")
     if told:
         return Path(told).expanduser()
-    if state is None:
-        return None
-    candidate = Path(state) / FILE_NAME
+    candidate = state_folder(state, environ).config
     return candidate if candidate.exists() else None
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+MOST_OF_A_TRACE = 40  # lines of a traceback, the last ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +48,10 @@ def describe(outcome: object) -> str:
         if isinstance(outcome, Failed)
         else type(outcome).__name__
     )
+
+
+def trace_of(outcome: object) -> str:
+    """The whole story of a bad end, for a log: where it was raised, and why."""
+    if not isinstance(outcome, Failed):
+        return type(outcome).__name__
+    return "".join(traceback.format_exception(outcome.error)[-MOST_OF_A_TRACE:])

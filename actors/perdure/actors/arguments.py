@@ -1,0 +1,53 @@
+"""What a program gave a host, checked before anything starts: a wrong type is one line, not a crash later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from perdure.contracts import ContextEngine, Model, Tool
+from perdure.edges.settings import Settings
+from perdure.errors import UsageError
+from perdure.records import ModelInfo, ToolSpec
+
+
+def a_model(model: Model | str | None) -> Model | str | None:
+    """A `Model`, or its reference."""
+    fits = hasattr(model, "stream") and isinstance(getattr(model, "info", None), ModelInfo)
+    if model is not None and not isinstance(model, str) and not fits:
+        raise UsageError(f"model={model!r}: give a reference, or an object with `info` and `stream`")
+    return model
+
+
+def an_engine(engine: ContextEngine | None) -> ContextEngine | None:
+    """An engine itself; one that is chosen by its id is named in the settings."""
+    if engine is not None and not isinstance(engine, ContextEngine):
+        raise UsageError(
+            f"engine={engine!r}: give an object with info, ingest, assemble and compact; an engine's id "
+            "goes into the settings (plugins.slots.context_engine)"
+        )
+    return engine
+
+
+def some_tools(tools: Iterable[Tool] | None) -> tuple[Tool, ...] | None:
+    """Tools with their specs."""
+    found = None if tools is None else tuple(tools)
+    for tool in found or ():
+        if not isinstance(getattr(tool, "spec", None), ToolSpec) or not hasattr(tool, "run"):
+            raise UsageError(f"tools: {tool!r} is no tool: it needs `spec` (a ToolSpec) and `run`")
+    return found
+
+
+def a_folder(workspace: str | Path | None) -> Path | None:
+    """A workspace that is there."""
+    path = None if workspace is None else Path(workspace).expanduser()
+    if path is not None and not path.is_dir():
+        raise UsageError(f"workspace {path}: no such folder: make it first")
+    return path
+
+
+def some_settings(settings: Settings) -> Settings:
+    """Settings, as `perdure.edges.config.load` gives them."""
+    if not isinstance(settings, Settings):
+        raise UsageError(f"settings={settings!r}: give what perdure.edges.config.load returns")
+    return settings
