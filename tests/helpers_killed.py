@@ -20,6 +20,7 @@ import anyio.to_thread
 from helpers_host import Fn
 from perdure.actors.services import Timing
 from perdure.contracts import Request, ToolContext
+from perdure.edges.models.accounting import Accounting
 from perdure.edges.models.reply import ScriptedReply, call, say
 from perdure.edges.models.scripted import ScriptedModel
 from perdure.edges.models.summaries import extractive_summariser, is_summary_request
@@ -28,6 +29,7 @@ from perdure.kernel.clock import RealClock
 from perdure.kernel.run import backend_options
 from perdure.records import ModelInfo, Text
 
+Accounting().text("the tokenizer is loaded once, before any child is forked: warm")
 INFO = ModelInfo("scripted", "test", window=12_000, cache_minimum=16)
 WORDS = "words upon words that fill a window "
 
