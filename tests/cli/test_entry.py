@@ -59,7 +59,7 @@ def test_the_version_is_told() -> None:
         (("bogus",), "bogus"),
         (("doctr", "x"), "doctor"),
         (("sessions", "bogus"), "bogus"),
-        (("doctor",), "PATH"),
+        (("doctor",), "TARGET"),
         (("doctor", "--bogus", "x"), "--bogus"),
         (("doctor", "a", "b"), "'b'"),
         (("context", "x", "--window", "k"), "--window"),

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from helpers_cli import failed, fingerprint, run
-from helpers_sessions import assistant, calls, compaction, off_chain, result, user, write
+from helpers_sessions import HEADER, assistant, calls, compaction, off_chain, result, user, write
 from perdure.edges.index import Row, SessionIndex
 
 MAIN = "agent+main+cli+dm+local.jsonl"
@@ -35,6 +35,7 @@ def test_each_session_has_its_key_size_and_time(tmp_path: Path) -> None:
         "entries": None,
         "bytes": file.stat().st_size,
         "updated": "2023-11-14T22:13:20.123Z",
+        "earlier": 0,
         "problems": [],
     }
 
@@ -74,6 +75,9 @@ def test_what_is_odd_about_a_file_is_told_without_reading_it(tmp_path: Path) -> 
     held = write(folder / MAIN, [user("a", None)])
     Path(f"{held}.lock").write_text(json.dumps({"pid": os.getpid(), "createdAt": "2999-01-01T00:00:00Z"}))
     (folder / "agent+main+cli+dm+gone.jsonl").symlink_to("nothing")
+    os.mkfifo(folder / "agent+main+cli+dm+pipe.jsonl")
+    (folder / "agent+main+cli+dm+folder.jsonl").mkdir()
+    write(folder / "agent+main+cli+dm+later.jsonl", [user("a", None)], header=HEADER | {"version": 99})
     write(folder / "agent+main+cli+dm+local.0123.jsonl", [user("a", None)])
     found = {
         name: [problem["kind"] for problem in row["problems"]]  # type: ignore[attr-defined]
@@ -81,13 +85,29 @@ def test_what_is_odd_about_a_file_is_told_without_reading_it(tmp_path: Path) -> 
     }
     assert found == {
         "Stranger.jsonl": ["foreign_name"],
-        "agent+main+cli+dm+empty.jsonl": ["bad_header"],
+        "agent+main+cli+dm+empty.jsonl": ["empty"],
+        "agent+main+cli+dm+pipe.jsonl": ["not_a_file"],
+        "agent+main+cli+dm+folder.jsonl": ["not_a_file"],
+        "agent+main+cli+dm+later.jsonl": ["newer_version"],
         "agent+main+cli+dm+noise.jsonl": ["bad_header"],
         MAIN: ["locked"],
     }
     human = run("sessions", "list", "--state", folder.parents[1])
     assert human.code == 0
     assert "agent:main:cli:dm:local" in human.out
+    assert "1 earlier, put aside by /new" in human.out
+
+
+def test_what_new_put_aside_is_found_from_its_key(tmp_path: Path) -> None:
+    folder = state(tmp_path)
+    write(folder / MAIN, [user("a", None)])
+    old = [write(folder / f"agent+main+cli+dm+local.{id}.jsonl", [user("a", None)]) for id in ("01", "02")]
+    write(folder / "agent+main+cli+dm+local2.03.jsonl", [user("a", None)])
+    assert listed(folder)[MAIN]["earlier"] == 2
+    words = ("sessions", "show", "agent:main:cli:dm:local", "--state", folder.parents[1])
+    assert run(*words, "--json").json["earlier"] == [str(path) for path in old]
+    assert all(str(path) in run(*words).out for path in old)
+    assert run("sessions", "show", folder / MAIN, "--json").json["earlier"] == []
 
 
 def test_a_folder_without_sessions_is_no_mistake_but_a_missing_one_is(tmp_path: Path, home: Path) -> None:

@@ -83,7 +83,12 @@ def chat(
     /,
     *,
     message: Annotated[
-        str | None, Parameter(name=["-m", "--message"], help="Say this, print the reply, and exit.")
+        str | None,
+        Parameter(
+            name=["-m", "--message"],
+            help="Say this (`-`: what standard input says), print the reply, and exit.",
+            allow_leading_hyphen=True,
+        ),
     ] = None,
     attach: Annotated[
         list[Path] | None, Parameter(name="--attach", negative="", help="Attach a file (may be repeated).")
@@ -172,7 +177,11 @@ def context(
 
 @app.command(group=_LOOKING)
 def doctor(
-    path: Annotated[Path, Parameter(help="A session file of any origin.")], /, *, json: Json = False
+    target: Annotated[str, Parameter(help="A session's key, or a session file of any origin.")],
+    /,
+    *,
+    state: State = None,
+    json: Json = False,
 ) -> int:
     """Examine a session file without changing a byte.
 
@@ -180,7 +189,7 @@ def doctor(
     """
     from perdure.cli.doctor import run
 
-    return run(path, as_json=json)
+    return run(target, state=state, as_json=json)
 
 
 @app.command(group=_LOOKING)

@@ -9,21 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from perdure.cli.output import emit, fail, patience, say
+from perdure.cli.target import find
 from perdure.edges.session.doctor import UNREADABLE, Report, examine, exit_status
 from perdure.edges.session.problems import Problem
-from perdure.errors import UnreadableFile
+from perdure.errors import UnreadableFile, UsageError
 
 SHOWN = 100  # problems of one severity printed for a person
 
 
-def run(path: Path, *, as_json: bool) -> int:
+def run(target: str, *, state: Path | None = None, as_json: bool) -> int:
     """Print the report. 0 healthy (notes may be there), 1 damage, 2 unreadable."""
-    patience(path)
+    name = target
     try:
+        path = find(target, state).path
+        name = str(path)
+        patience(path)
         report = examine(path, now_ms=time.time_ns() // 1_000_000, has_evidence=_evidence(path))
-    except UnreadableFile as error:
+    except (UnreadableFile, UsageError) as error:
         if as_json:
-            emit(_unreadable(path, str(error)))
+            emit(_unreadable(name, str(error)))
         fail(str(error), UNREADABLE)
     if as_json:
         emit(report.builtins())
@@ -41,12 +45,12 @@ def _evidence(path: Path) -> Callable[[str], bool] | None:
     return None
 
 
-def _unreadable(path: Path, why: str) -> dict[str, Any]:
+def _unreadable(path: str, why: str) -> dict[str, Any]:
     """The same object for what is no session: a program reads one shape."""
     detail = why.removeprefix(f"{path}: ")
     problem = {"kind": "unreadable", "severity": "damage", "line": 0, "byte": 0, "detail": detail, "fix": ""}
     return {
-        "file": str(path),
+        "file": path,
         "format": None,
         "entries": None,
         "healthy": False,
@@ -64,13 +68,15 @@ def show(report: Report) -> None:
         verdict = "one place is damaged"
     say(f"{report.file}: {report.format}, {report.entries:,} entries: {verdict}")
     _list("damage", damage)
+    if damage:
+        say("  No command rewrites damage: it stays where it is, truncation leaves it there, too.")
     _list("note", notes)
 
 
 def _list(word: str, problems: list[Problem]) -> None:
     for found in problems[:SHOWN]:
         place = f" line {found.line:,}, byte {found.byte:,}:" if found.line else ""
-        fix = f" (a repair: {found.fix})" if found.fix else ""
-        say(f"  {word}: {found.kind}:{place} {found.detail}{fix}")
+        told = f": {found.fix}" if found.fix else ""
+        say(f"  {word}: {found.kind}:{place} {found.detail}{told}")
     if len(problems) > SHOWN:
         say(f"  {word}: … and {len(problems) - SHOWN:,} more: `--json` lists all")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.cli.output import streams, warn
@@ -40,18 +39,18 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if (file := _examined(arguments)) is not None:
+    if target := _examined(arguments):
         from perdure.cli.doctor import run
 
-        return run(file, as_json="--json" in arguments)
+        return run(target, as_json="--json" in arguments)
     return _parsed(arguments)
 
 
-def _examined(arguments: Sequence[str]) -> Path | None:
-    """The file of a plain `doctor FILE [--json]`: over many files, half the time would be the parser's."""
+def _examined(arguments: Sequence[str]) -> str:
+    """The target of a plain `doctor TARGET [--json]`: over many files, half the time were the parser's."""
     names = [word for word in arguments[1:] if word != "--json"]
     plain = arguments[0:1] == ["doctor"] and len(names) == 1 and not names[0].startswith("-")
-    return Path(names[0]) if plain and names[0] else None
+    return names[0] if plain else ""
 
 
 def _parsed(arguments: Sequence[str]) -> int:

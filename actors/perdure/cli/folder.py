@@ -6,11 +6,13 @@ Nothing is made, locked for longer than a look, or changed; a host may run or no
 from __future__ import annotations
 
 import fcntl
+import glob
 import json
 import os
 import platform
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,12 +26,18 @@ from perdure.records import Record
 
 
 class Row(Record):
-    """A session file; `key` is `None` where its name is not one of ours."""
+    """A session file; `key` is `None` where its name is not one of ours.
+
+    `mode`: what it is, for there may be a folder or a pipe of that name. `earlier`: how many of the key
+    `/new` put aside; they stand beside it.
+    """
 
     key: str | None
     path: str
     size: int
     mtime_ns: int
+    mode: int
+    earlier: int = 0
 
     @property
     def updated(self) -> int:
@@ -39,18 +47,36 @@ class Row(Record):
 
 def rows(folder: StateFolder) -> list[Row]:
     """The current session files, the latest first; what `/new` put aside is not among them."""
-    found = [row for path in _files(folder.sessions) if (row := _row(folder, path)) is not None]
+    files = _files(folder.sessions)
+    found = [row for path, earlier in files if (row := _row(folder, path, earlier)) is not None]
     return sorted(found, key=lambda row: (-row.mtime_ns, row.path))
 
 
-def _files(root: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(root):
-        for name in names:
-            if name.endswith(keys.SUFFIX) and "." not in name[: -len(keys.SUFFIX)]:
-                yield Path(place, name)
+def earlier(path: Path) -> list[Path]:
+    """The session files that `/new` put aside for the one at `path`, oldest first."""
+    stem = path.name.removesuffix(keys.SUFFIX)
+    aside = path.parent.glob(f"{glob.escape(stem)}.*{keys.SUFFIX}")
+    return sorted(each for each in aside if stem == _stem(each.name))
 
 
-def _row(folder: StateFolder, path: Path) -> Row | None:
+def _files(root: Path) -> Iterator[tuple[Path, int]]:
+    """What has the name of a session file (a folder, too: it is told), and how many were put aside."""
+    for place, folders, files in os.walk(root):
+        names = [name for name in (*folders, *files) if name.endswith(keys.SUFFIX)]
+        aside = Counter(_stem(name) for name in names if not _current(name))
+        for name in filter(_current, names):
+            yield Path(place, name), aside[_stem(name)]
+
+
+def _stem(name: str) -> str:
+    return name.split(".", 1)[0]
+
+
+def _current(name: str) -> bool:
+    return "." not in name.removesuffix(keys.SUFFIX)
+
+
+def _row(folder: StateFolder, path: Path, earlier: int) -> Row | None:
     try:
         status = path.stat()
     except OSError:
@@ -59,7 +85,7 @@ def _row(folder: StateFolder, path: Path) -> Row | None:
         key = keys.key_of(path.relative_to(folder.sessions))
     except ValueError:
         key = None
-    return Row(key, os.fspath(path), status.st_size, status.st_mtime_ns)
+    return Row(key, os.fspath(path), status.st_size, status.st_mtime_ns, status.st_mode, earlier)
 
 
 def awake(row: Row) -> int | None:

@@ -29,6 +29,8 @@ def find(target: str, state: Path | None) -> Target:
     folder = state_folder.state_folder(state)
     path = folder.sessions / keys.relative_path(target)
     if os.path.lexists(path):
+        if path.is_file() and not path.stat().st_size:
+            raise SessionNotFound(f"{target}: not begun: its file {path} is empty, a message to it begins it")
         return Target(path, target)
     if target.endswith(keys.SUFFIX) or ("/" in target and not target.startswith("agent:")):
         raise SessionNotFound(f"{target}: no such file")

@@ -12,7 +12,7 @@ from perdure.edges.session.files import SessionFiles
 from perdure.edges.session.lines import message_line
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
-from perdure.errors import Fenced, Locked, SessionNotFound, UsageError
+from perdure.errors import Fenced, Locked, SessionNotFound, UnreadableFile, UsageError
 from perdure.records import Text, User
 
 NOW = 1_790_000_000_000
@@ -282,3 +282,47 @@ def test_ids_of_one_ownership_never_repeat_whatever_sleeps_in_between(tmp_path):
         made += [held.ids.entry(NOW), held.ids.entry(NOW)]
         held.close(handover=False)
     assert len(set(made)) == 6
+
+
+@pytest.mark.parametrize("version", [4, 99, "99", 1e300])
+def test_a_file_of_a_newer_program_is_refused_and_left_as_it_is(tmp_path, version):
+    room = files(tmp_path)
+    path = room.path(KEY)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(json.dumps(json.loads(HEADER) | {"version": version}).encode() + b"\n")
+    before = path.read_bytes()
+    with pytest.raises(UnreadableFile, match="a newer program wrote it") as told:
+        room.open(KEY, NOW)
+    assert str(path) in str(told.value)
+    assert "\n" not in str(told.value)
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_an_empty_file_blocks_no_session(tmp_path):
+    room = files(tmp_path)
+    path = room.path(KEY)
+    path.parent.mkdir(parents=True)
+    path.touch(0o644)
+    inode = path.stat().st_ino
+    assert not room.exists(KEY)
+    with pytest.raises(SessionNotFound):
+        room.open(KEY, NOW)
+    held = room.create(KEY, "/w", NOW)
+    held.file.append([ours("a", None, 1)])
+    held.close(handover=True)
+    assert (path.stat().st_ino, path.stat().st_mode & 0o777) == (inode, 0o600)
+    assert room.open(KEY, NOW).opened.leaf == "a"
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.write_text("\n")])
+def test_what_is_no_empty_file_is_not_begun(tmp_path, make):
+    room = files(tmp_path)
+    path = room.path(KEY)
+    path.parent.mkdir(parents=True)
+    make(path)
+    assert room.exists(KEY)
+    with pytest.raises(UsageError):
+        room.create(KEY, "/w", NOW)
+    with pytest.raises(UnreadableFile):
+        room.open(KEY, NOW)

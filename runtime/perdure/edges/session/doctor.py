@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from perdure.edges.session import checks
+from perdure.edges.session.header import newer
 from perdure.edges.session.load import Loaded, load
 from perdure.edges.session.lock import holder_of
 from perdure.edges.session.problems import Problem, problem
+from perdure.errors import UnreadableFile
 from perdure.records import Record
 
 HEALTHY, DAMAGED, UNREADABLE = 0, 1, 2
@@ -68,6 +70,8 @@ def examine(
     looks into the state folder; without it evidence isn't checked.
     """
     loaded = load(path)
+    if wrong := newer(loaded.header.version):
+        raise UnreadableFile(f"{loaded.path}: {wrong}")
     found = [*loaded.problems, *_notes(loaded, now_ms, journal_pending), *_checks(loaded, has_evidence)]
     found.sort(key=lambda each: (each.byte, each.line))
     return Report(loaded.path, f"session v{loaded.header.version}", loaded.count, tuple(found))

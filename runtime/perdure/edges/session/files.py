@@ -7,8 +7,10 @@ versions, with a backup. All of it blocks: run it through the I/O policy.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +20,13 @@ from msgspec.structs import replace
 from perdure.contracts import Grant
 from perdure.edges.session import keys, lines, swap
 from perdure.edges.session.facts import Opened
+from perdure.edges.session.header import newer
 from perdure.edges.session.ids import Ids
 from perdure.edges.session.lock import SessionLock
 from perdure.edges.session.tail import open_session
 from perdure.edges.session.upgrade import upgrade
 from perdure.edges.session.writer import LocalSessionFile
-from perdure.errors import Fenced, SessionNotFound, StorageFailed, UsageError
+from perdure.errors import Fenced, SessionNotFound, StorageFailed, UnreadableFile, UsageError
 from perdure.records import Record
 
 
@@ -96,8 +99,12 @@ class SessionFiles:
             return None
 
     def exists(self, key: str) -> bool:
-        """Whether the session has a file."""
-        return self.path(key).exists()
+        """Whether the session has a file. An empty one holds nothing acknowledged: it counts as none."""
+        try:
+            status = self.path(key).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return status.st_size > 0 or not stat.S_ISREG(status.st_mode)
 
     def list(self) -> Iterator[Listed]:
         """All current session files, in no order; earlier ones of `/new` are not among them."""
@@ -121,7 +128,10 @@ class SessionFiles:
     # --- files ------------------------------------------------------------------------------------
 
     def create(self, key: str, cwd: str, now_ms: int, parent_session: str | None = None) -> Held:
-        """A new session file with its header. `UsageError` if there is one; `Locked`, `StorageFailed`."""
+        """A new session file with its header; an empty file (of a crash, a full disk) is begun in place.
+
+        `UsageError` if there is one; `Locked`, `StorageFailed`.
+        """
         path = self.path(key)
         header = lines.header_line(self.ids.session(now_ms, key), now_ms, cwd, parent_session)
         lock = SessionLock(path)
@@ -143,7 +153,7 @@ class SessionFiles:
         Raises `SessionNotFound`, `Locked`, `UnreadableFile` (left as it is), `Fenced`, `StorageFailed`.
         """
         path = self.path(key)
-        if not path.exists():
+        if not self.exists(key):
             raise SessionNotFound(f"{key}: no such session: see `perdure sessions list`")
         lock = SessionLock(path)
         lock.acquire(now_ms)
@@ -179,7 +189,10 @@ class SessionFiles:
 
     def _open(self, path: Path, lock: SessionLock, now_ms: int) -> Held:
         swap.finish(path, sync=self._sync)
-        opened = self._known(path, open_session(path))
+        opened = open_session(path)
+        if wrong := newer(opened.version):
+            raise UnreadableFile(f"{path}: {wrong}")
+        opened = self._known(path, opened)
         if opened.version < 3:
             upgrade(path, self._grant.token, sync=self._sync)
             opened = open_session(path)
@@ -227,7 +240,7 @@ class SessionFiles:
         return Held(file, opened, lock, self.ids)
 
     def _write_new(self, path: Path, header: bytes) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = _begun(path)
         try:
             swap.write_all(fd, header)
             if self._sync:
@@ -239,6 +252,24 @@ class SessionFiles:
             os.close(fd)
         if self._sync:
             swap.sync_folder(path.parent)
+
+
+def _begun(path: Path) -> int:
+    """A descriptor on a file without a byte: made anew, or there and empty. Under the lock."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        if not path.is_file() or path.stat().st_size:
+            raise
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_size:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
+        os.fchmod(fd, 0o600)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _move_with_segments(path: Path, aside: Path) -> None:

@@ -44,11 +44,33 @@ def header_of(value: dict[str, Any], fallback_id: str = "") -> Header:
     cwd, parent, stamp = (text if isinstance(text, str) else None for text in texts.values())
     return Header(
         named if isinstance(named, str) else fallback_id if named is None else str(named),
-        int(version) if isinstance(version, int | float) and version else 1,
+        _number(version),
         cwd or "",
         parent,
         stamp or "",
         good,
+    )
+
+
+def _number(version: object) -> int:
+    """Absent, zero or no number: version 1, which has none. What no integer holds is newer than any."""
+    try:
+        return int(version) if isinstance(version, int | float) and version else 1
+    except (OverflowError, ValueError):
+        return NEWEST + 1
+
+
+def newer(version: int) -> str:
+    """What to say of a version that only a newer program knows; "" for ours.
+
+    The reference reads such a file as the newest version it knows, and so do commands that only look.
+    But nobody here can judge it, and an append of ours might break it for the program that wrote it.
+    """
+    if version <= NEWEST:
+        return ""
+    return (
+        f"version {version} of the session format: a newer program wrote it, this one knows versions 1 to "
+        f"{NEWEST}; update perdure, or open it with the program that wrote it"
     )
 
 
@@ -97,7 +119,7 @@ def reading(path: str | PathLike[str]) -> Iterator[File]:
     try:
         status = os.fstat(fd)
         if not status.st_size:
-            raise UnreadableFile(f"{name}: the file is empty, there is no session in it")
+            raise UnreadableFile(f"{name}: the file is empty, no session: delete it, or name another file")
         yield File(fd, name, status.st_size, status.st_ino)
     except OSError as error:
         raise UnreadableFile(f"{name}: {_reason(error)}") from error

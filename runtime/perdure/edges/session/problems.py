@@ -18,21 +18,22 @@ Kind: TypeAlias = Damage | Note
 
 NOTES: Final = frozenset(get_args(Note))
 
-_FIXES: Final[dict[str, str]] = {
-    "torn": "the stub is cut out; whole records beside it stay",
-    "glued": "a newline is put between the records",
-    "nul": "the padding is cut out",
-    "undecodable": "the line is moved to the backup; its children are bridged",
-    "bad_header": "a valid header is written as the first line",
-    "missing_parent": "the entry is linked to what the view already uses",
-    "cycle": "the entry becomes a root",
-    "repeated": "the earlier line is left out",
-    "missing_anchor": "the compaction keeps nothing before it, as it is read now",
+# What the reader makes of each kind. No command rewrites a damaged line, and truncation leaves it there.
+_READ_AS: Final[dict[str, str]] = {
+    "torn": "the piece costs itself only, whole records beside it are read; an append begins a new line",
+    "glued": "each whole record of the line is read; nothing has to be put right",
+    "nul": "the padding is skipped",
+    "undecodable": "the line costs itself only; what followed it is linked to what stands before it",
+    "bad_header": "the entries are read all the same",
+    "missing_parent": "the entry is linked to what stands before the hole, and the view shows a gap there",
+    "cycle": "the entry is read as a root",
+    "repeated": "of lines with one id the last counts; a second header is skipped",
+    "missing_anchor": "the compaction is read as one that keeps nothing before it",
 }
 
 
 class Problem(Record):
-    """One finding. `byte` is an absolute offset, `line` counts from 1, `fix` tells what `--fix` does."""
+    """One finding. `byte` is an absolute offset, `line` counts from 1, `fix` tells what is made of it."""
 
     kind: Kind
     line: int
@@ -47,5 +48,5 @@ class Problem(Record):
 
 
 def problem(kind: Kind, line: int, byte: int, detail: str) -> Problem:
-    """A finding with the repair that belongs to its kind."""
-    return Problem(kind, line, byte, detail, _FIXES.get(kind, ""))
+    """A finding, with what readers make of its kind."""
+    return Problem(kind, line, byte, detail, _READ_AS.get(kind, ""))

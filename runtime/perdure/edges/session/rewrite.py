@@ -92,7 +92,7 @@ def prepare(
     if plan.reason:
         return Truncated(False, plan.reason)
     if differing := truncation.differing_views(loaded.nodes, plan, bridges):
-        return Truncated(False, f"the view of {len(differing)} branches would change: repair the file first")
+        return Truncated(False, f"the view of {len(differing)} branches would change, for damage in the file")
     return _stage(file, loaded, plan, new_id(), now_ms, sync=sync)
 
 
