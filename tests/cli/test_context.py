@@ -20,6 +20,8 @@ from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.models import catalog
 from perdure.edges.models.strict import validate
+from perdure.edges.session.facts import Checkpoint
+from perdure.edges.session.lines import checkpoint_line
 from perdure.edges.session.tail import open_session
 from perdure.edges.tools.builtin import default_tools
 
@@ -293,6 +295,41 @@ def test_a_request_is_one_the_provider_takes(tmp_path: Path, model: str) -> None
     rows = [user("a", None), calls("b", "a", "k1", "k2"), result("c", "b", "k2"), assistant("d", "c", "")]
     told = report(write(tmp_path / "s.jsonl", rows), "--model", model)
     validate(told["request"], model=catalog.resolve(model))
+
+
+def test_the_total_is_the_number_that_is_used_when_it_is_calibrated_too(tmp_path: Path) -> None:
+    rows = [user("e0", None, "x" * 999), calls("e1", "e0", "k"), result("e2", "e1", "k")]
+    rows += [assistant("e3", "e2", "0123 {}" * 99)]
+    told = report(write(tmp_path / "s.jsonl", rows))
+    learned = Checkpoint(leaf="e3", calibration=1.5, session="s1")
+    note = checkpoint_line("k", "e3", 1, learned).rstrip(b"\n")
+    more = report(write(tmp_path / "c.jsonl", [*rows, note]))
+    assert told["tokens"] == told["budget"]["total"]
+    assert more["tokens"] == more["budget"]["total"] > told["tokens"]
+
+
+def test_a_made_up_result_has_its_size(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", [user("a", None), calls("b", "a", "k1", "k2"), user("c", "b")])
+    made = [row for row in report(file)["ledger"] if row["entry"] == "b" and row["decision"] == "synthesised"]
+    assert [row["tokens"] > 20 for row in made] == [True, True]
+
+
+def test_entries_that_no_model_is_shown_are_counted_for_a_person(tmp_path: Path) -> None:
+    rows = [user("a", None), entry("custom", "b", "a", customType="x.y", data={}), assistant("c", "b")]
+    file = write(tmp_path / "s.jsonl", rows)
+    assert "left_out: 1 of them" in run("context", file).out
+    assert "left_out:" not in run("context", file, "--why", "b").out
+
+
+@pytest.mark.parametrize("window", ["1", "100", "280", "1000"])
+def test_a_window_too_small_for_anything_is_an_overflow_in_one_line(tmp_path: Path, window: str) -> None:
+    ran = run("context", compacted(tmp_path / "s.jsonl"), "--window", window, "--json")
+    problem = next(found for found in ran.json["problems"] if found["kind"] == "overflow")
+    assert (ran.code, ran.json["request"]) == (1, None)
+    assert problem["limit"] <= int(window) < problem["tokens"]
+    assert ran.json["tokens"] == ran.json["budget"]["total"]
+    shown = run("context", tmp_path / "s.jsonl", "--window", window).out
+    assert shown.count("system and tools") == 1
 
 
 def recorded() -> list[Path]:

@@ -257,3 +257,43 @@ def test_doctor_loads_no_vendor_no_tool_and_no_loop(tmp_path: Path) -> None:
     )
     done = python(code, file)
     assert done.stdout.decode().splitlines()[-1] == "[]", done.stderr
+
+
+def test_a_file_of_a_newer_program_is_shown_with_a_warning_and_not_judged(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", [user("e0", None, "hello")], header=HEADER | {"version": 99})
+    told = failed(run("doctor", file))
+    assert "version 99" in told
+    assert "a newer program wrote it" in told
+    assert run("doctor", file, "--json").json["healthy"] is False
+    assert [p["kind"] for p in run("context", file, "--json").json["problems"]] == ["newer_version"]
+    shown = run("sessions", "show", file).out
+    assert "version 99" in shown
+    assert "hello" in shown
+
+
+@pytest.mark.parametrize("version", ["1e400", '"99"', "NaN", "3.5", "-1", "true"])
+def test_no_version_whatever_makes_the_doctor_fail(tmp_path: Path, version: str) -> None:
+    header = b'{"type":"session","id":"s1","version":%s}' % version.encode()
+    (tmp_path / "s.jsonl").write_bytes(header + b"\n" + line(user("e0", None)) + b"\n")
+    assert run("doctor", tmp_path / "s.jsonl").code in (0, 1, 2)
+
+
+def test_doctor_takes_a_key_too(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions" / "main"
+    folder.mkdir(parents=True)
+    file = write(folder / "agent+main+cli+dm+local.jsonl", [user("e0", None), assistant("e1", "e0")])
+    ran = run("doctor", "agent:main:cli:dm:local", "--state", tmp_path)
+    assert (ran.code, ran.out.startswith(str(file))) == (0, True)
+    assert "no such session" in failed(run("doctor", "agent:main:cli:dm:you", "--state", tmp_path))
+    file.write_bytes(b"")
+    assert "a message to it begins it" in failed(
+        run("doctor", "agent:main:cli:dm:local", "--state", tmp_path)
+    )
+    assert "delete it" in failed(run("doctor", file))
+
+
+def test_doctor_promises_no_repair(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", [user("e0", None), b'{"torn', assistant("e1", "e0")])
+    out = run("doctor", file).out
+    assert "a repair:" not in out
+    assert "stays where it is" in out

@@ -10,7 +10,7 @@ from perdure.cli.output import emit, fail, patience, say, table
 from perdure.cli.resolving import model_info, resolve, window_of
 from perdure.cli.target import Target, find
 from perdure.context import pipeline
-from perdure.context.budget import measure_budget
+from perdure.context.budget import Budget, measure_budget
 from perdure.context.changed import Changed, as_decisions
 from perdure.context.environment import Environment
 from perdure.context.ledger import ledger
@@ -20,6 +20,7 @@ from perdure.contracts import Assembled
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.session.facts import Opened
+from perdure.edges.session.header import newer
 from perdure.edges.session.tail import open_session
 from perdure.edges.settings import Settings
 from perdure.errors import ContextOverflow
@@ -109,14 +110,20 @@ def _request(
             hooks=pipeline.HOOKS,
             estimator=estimator,
         )
+        if prepared.tokens > env.limits.window:  # a window so small that the lines lie above it
+            raise ContextOverflow(prepared.tokens, env.limits.window)
     except ContextOverflow as overflow:
         lines = ledger(stage.items, stage.lines, estimator, frozenset())
-        return _overflowed(stage, env, estimator) | {
+        budget = measure_budget(stage.items, env, estimator, env.fixed_tokens)
+        return {
+            "budget": budget,
+            "request": None,
+            "tokens": budget.total,
             "ledger": [_line(line) for line in (*before, *beyond, *lines, asked)],
-            "problems": [*problems, _overflow_problem(overflow, stage, env, estimator)],
+            "problems": [*problems, _overflow_problem(overflow, stage, env, estimator, budget)],
         }
     sent = ledger(prepared.items, prepared.lines, estimator, frozenset())
-    size = estimator.items(stage.items) + env.fixed_tokens
+    size = measure_budget(stage.items, env, estimator, env.fixed_tokens).total
     if size > env.limits.threshold:
         line = f"{env.limits.threshold:,} tokens: a host would compact"
         problems.append(
@@ -157,6 +164,8 @@ _SILENT = {
 
 def _problems(opened: Opened) -> list[dict[str, Any]]:
     found = []
+    if wrong := newer(opened.version):
+        found.append({"kind": "newer_version", "detail": f"read as far as it is known: {wrong}"})
     for gap in opened.gaps:
         lost = f"{gap.child} follows {gap.missing}, which is nowhere; {gap.bridged_to or 'nothing'} stands in"
         found.append({"kind": "gap", "detail": lost})
@@ -194,20 +203,19 @@ def _absent(target: Target, why: str) -> str:
 # --- overflow -------------------------------------------------------------------------------------
 
 
-def _overflowed(stage: Changed, env: Environment, estimator: Estimator) -> Report:
-    budget = measure_budget(stage.items, env, estimator, env.fixed_tokens)
-    return {"budget": budget, "request": None, "tokens": budget.total}
-
-
 def _overflow_problem(
-    overflow: ContextOverflow, stage: Changed, env: Environment, estimator: Estimator
+    overflow: ContextOverflow, stage: Changed, env: Environment, estimator: Estimator, budget: Budget
 ) -> dict[str, Any]:
+    floor = overflow.floor or _floor(stage.items, env, estimator)
+    limit = min(overflow.limit, env.limits.window)
+    cut = budget.total - overflow.tokens
+    after = f" (the guard has cut tool results by {cut:,} already)" if cut > 0 else ""
     return {
         "kind": "overflow",
-        "detail": str(overflow),
+        "detail": f"{ContextOverflow(overflow.tokens, limit, floor)}{after}",
         "tokens": overflow.tokens,
-        "limit": overflow.limit,
-        "floor": overflow.floor or _floor(stage.items, env, estimator),
+        "limit": limit,
+        "floor": floor,
     }
 
 
@@ -230,13 +238,11 @@ def show(report: Report, why: str | None) -> None:
     say("  ".join(f"{name} {getattr(budget, name):,}" for name in names) + f"  (line {budget.limit:,})")
     _show_ledger(report["ledger"], why)
     for problem in report["problems"]:
-        floor = ", ".join(f"{owner} {tokens:,}" for owner, tokens in problem.get("floor", {}).items())
-        say(f"{problem['kind']}: {problem['detail']}" + (f" (least: {floor})" if floor else ""))
+        say(f"{problem['kind']}: {problem['detail']}")
 
 
 def _worth_telling(line: dict[str, Any]) -> bool:
-    plain = line["decision"] in ("in", "covered") or line["rule"].startswith("entry:")
-    return not plain
+    return line["decision"] not in ("in", "covered") and not line["rule"].startswith("entry:")
 
 
 def _show_ledger(lines: list[dict[str, Any]], why: str | None) -> None:
@@ -244,13 +250,10 @@ def _show_ledger(lines: list[dict[str, Any]], why: str | None) -> None:
     for line in lines:
         counts[line["decision"]] = counts.get(line["decision"], 0) + 1
     say("entries: " + ", ".join(f"{count:,} {decision}" for decision, count in counts.items()))
-    told = (
-        lines
-        if why
-        else [
-            x for x in lines if x["decision"] not in ("in", "covered") and not x["rule"].startswith("entry:")
-        ]
-    )
+    told = lines if why else [line for line in lines if _worth_telling(line)]
+    silent = 0 if why else sum(line["rule"].startswith("entry:") for line in lines)
+    if silent:
+        say(f"left_out: {silent:,} of them are not for models, and not in this table: `--json` lists all")
     if not told:
         return
     rows: list[tuple[str, ...]] = [("entry", "decision", "tokens", "rule")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perdure.context.environment import Environment
 from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE, HISTORY_SHARE, IDENTITY_SHARE, KNOWLEDGE_SHARE
-from perdure.context.tokens import Estimator, measure
+from perdure.context.tokens import Estimator, Measure, measure
 from perdure.records import Items, Record, ToolResult
 
 
@@ -46,11 +46,17 @@ SACRIFICE_ORDER = ("tools", "history", "knowledge")
 def measure_budget(items: Items, env: Environment, estimator: Estimator, fixed_tokens: int) -> Budget:
     """The budget of a request with these items; `fixed_tokens` is the system prompt with tool schemas.
 
-    The four sources add up to the total: only the total is rounded, history takes the difference.
+    The total is `Prepared.tokens`: the same estimator on the size of the whole view. The four sources
+    add up to it: only the total is rounded, history takes the difference.
     """
-    chars = [(isinstance(item.message, ToolResult), estimator.chars(measure(item.message))) for item in items]
-    tools = sum(size for is_result, size in chars if is_result) // CHARS_PER_TOKEN_ESTIMATE
-    view = -(-sum(size for _, size in chars) // CHARS_PER_TOKEN_ESTIMATE)
+    results, others = Measure(), Measure()
+    for item in items:
+        if isinstance(item.message, ToolResult):
+            results += measure(item.message)
+        else:
+            others += measure(item.message)
+    tools = estimator.chars(results) // CHARS_PER_TOKEN_ESTIMATE
+    view = estimator.tokens(results + others)
     knowledge = min(env.knowledge_tokens, fixed_tokens)
     return Budget(
         identity=fixed_tokens - knowledge,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
 from perdure.context.tokens import Estimator
-from perdure.records import Items, LedgerLine
+from perdure.records import Assistant, Items, LedgerLine, ToolResult
 
 _WEIGHT = {
     "in": 0,
@@ -38,4 +42,18 @@ def ledger(
         if item.entry:
             size = estimator.item(item)
             out.append(LedgerLine(item.entry, fate, rule, size, "tail" if fresh else "stable"))
-    return (*out, *made_up)
+    return (*out, *(_sized(made_up, items, estimator) if made_up else ()))
+
+
+def _sized(lines: list[LedgerLine], items: Items, estimator: Estimator) -> Iterator[LedgerLine]:
+    """What was made up has no entry: a result is found behind the message whose call it answers."""
+    sizes: dict[str, list[int]] = {}
+    asked = ""
+    for item in items:
+        if isinstance(item.message, Assistant):
+            asked = item.entry
+        elif not item.entry and isinstance(item.message, ToolResult):
+            sizes.setdefault(asked, []).append(estimator.item(item))
+    for line in lines:
+        waiting = sizes.get(line.entry)
+        yield replace(line, tokens=waiting.pop(0)) if line.entry and waiting else line
