@@ -72,3 +72,50 @@ def test_a_wrong_setting_of_the_environment_is_found(tmp_path: Path, monkeypatch
     ran = run("config", "check", "--state", tmp_path)
     assert ran.code == 1
     assert "models.window" in ran.out
+
+
+def findings(file: Path) -> dict[str, tuple[str, str]]:
+    told = run("config", "check", file, "--json").json
+    return {row["key"]: (row["problem"], row["accepted"]) for row in told["findings"]}
+
+
+def test_a_wrong_model_gets_the_nearest_names_and_json_all_of_them(tmp_path: Path) -> None:
+    file = write(tmp_path / "perdure.toml", '[models]\ndefault = "claude-sonet-4-5"\n')
+    problem, accepted = findings(file)["models.default"]
+    assert "claude-sonet-4-5" in problem
+    assert accepted.startswith("anthropic/claude-sonnet-4-5, ")
+    assert len(run("config", "check", file).out) < 400
+    assert "anthropic/claude-3-haiku" in run("config", "check", file, "--json").json["known"]["models"]
+
+
+def test_engines_and_tools_nobody_knows_are_found(tmp_path: Path) -> None:
+    text = """
+        [plugins.slots]
+        contextEngine = "legasy"
+        [tools]
+        allow = ["read", "exec", "recall", "raed", "mcp__files__open"]
+        deny = ["shell"]
+    """
+    found = findings(write(tmp_path / "perdure.toml", text))
+    assert set(found) == {"plugins.slots.context_engine", "tools.allow", "tools.deny"}
+    assert "did you mean legacy?" in found["plugins.slots.context_engine"][0]
+    assert "'raed'; did you mean read?" in found["tools.allow"][0]
+    assert "mcp__SERVER__TOOL" in found["tools.deny"][1]
+
+
+def test_workspaces_that_are_no_folders_are_found(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "there").mkdir()
+    text = f"""
+        [tools]
+        workspace = "{tmp_path}/none"
+        [agents.a]
+        workspace = "{tmp_path}/file"
+        [agents.b]
+        workspace = "{tmp_path}/there"
+    """
+    found = findings(write(tmp_path / "perdure.toml", text))
+    assert {key: problem.rpartition(": ")[2] for key, (problem, _) in found.items()} == {
+        "tools.workspace": "no such folder",
+        "agents.a.workspace": "not a folder",
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ from perdure.edges import state as state_folder
 from perdure.edges.config import check, load
 from perdure.edges.models import catalog
 from perdure.edges.schema import Finding
-from perdure.edges.settings import Settings
+from perdure.edges.settings import ExecSettings, Settings, ToolSettings
+from perdure.edges.tools.builtin import default_tools
 from perdure.errors import ConfigError
+from perdure.plugins.registry import Registry
 
 
 def run(file: Path | None, *, state: Path | None, as_json: bool) -> int:
@@ -24,11 +27,10 @@ def run(file: Path | None, *, state: Path | None, as_json: bool) -> int:
         fail(f"{named}: {'not a regular file' if named.exists() else 'no such file'}: name a perdure.toml")
     there = os.path.lexists(path)
     findings = list(check(path)) if there else []
-    findings += [] if findings else list(_deeper(path if there else None))
+    findings += [] if findings else list(_deeper(path if there else None, state))
     if as_json:
-        emit(
-            {"file": str(path), "exists": there, "ok": not findings, "findings": [_dict(f) for f in findings]}
-        )
+        report = {"file": str(path), "exists": there, "ok": not findings}
+        emit(report | {"findings": [_dict(f) for f in findings], "known": known()})
     else:
         _print(path, there, findings)
     return 1 if findings else 0
@@ -54,22 +56,68 @@ def _dict(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _deeper(path: Path | None) -> Iterator[Finding]:
-    """What only shows when the layers are put together: the environment, and names of models."""
+# --- what only shows when the layers are put together ---------------------------------------------
+
+
+def known() -> dict[str, list[str]]:
+    """Every name that a setting can give of a model, an engine, a tool."""
+    every = default_tools(ToolSettings(exec=ExecSettings("on")))
+    return {
+        "models": ["scripted", *catalog.known()],
+        "engines": list(Registry().ids()),
+        "tools": [tool.spec.name for tool in every],
+    }
+
+
+def _deeper(path: Path | None, state: Path | None) -> Iterator[Finding]:
+    """Wrong values of the environment, and names that are those of nothing."""
     try:
-        settings = load(path)
+        settings = load(path, state=state_folder.state_folder(state).root)
     except ConfigError as error:
         yield Finding("the environment", "", str(error).removeprefix("the environment: "))
         return
-    for key, ref in _models(settings):
-        try:
-            catalog.resolve(ref)
-        except ConfigError:
-            known = ", ".join(("scripted", *catalog.known()))
-            yield Finding(str(path or "the environment"), key, f"unknown model {ref!r}", known)
+    source = str(path or "the environment")
+    for key, problem, accepted in (*_models(settings), *_engine(settings), *_tools(settings)):
+        yield Finding(source, key, problem, accepted)
+    for key, problem in _workspaces(settings):
+        yield Finding(source, key, problem, "an existing folder")
 
 
-def _models(settings: Settings) -> Iterator[tuple[str, str]]:
+def _models(settings: Settings) -> Iterator[tuple[str, str, str]]:
     named = [("models.default", settings.models.default), ("compaction.model", settings.compaction.model)]
     named += [(f"agents.{agent.name}.model", agent.model) for agent in settings.agents]
-    return ((key, ref) for key, ref in named if ref)
+    for key, ref in named:
+        try:
+            catalog.resolve(ref or "scripted")
+        except ConfigError:
+            near = ", ".join(catalog.nearest(ref))
+            yield key, f"unknown model {ref!r}", f"{near} and others: `--json` lists all"
+
+
+def _engine(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    chosen, ids = settings.plugins.slots.context_engine, known()["engines"]
+    if chosen not in ids:
+        yield "plugins.slots.context_engine", _unknown("context engine", chosen, ids), ", ".join(ids)
+
+
+def _tools(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    names = known()["tools"]
+    for list_name in ("allow", "deny"):
+        for name in getattr(settings.tools, list_name):
+            if name not in names and not name.startswith("mcp__"):
+                problem = _unknown("tool", name, names)
+                yield f"tools.{list_name}", problem, f"{', '.join(names)}, mcp__SERVER__TOOL"
+
+
+def _unknown(what: str, name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name.lower(), names, n=1)
+    return f"unknown {what} {name!r}" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _workspaces(settings: Settings) -> Iterator[tuple[str, str]]:
+    named = [("tools.workspace", settings.tools.workspace)]
+    named += [(f"agents.{agent.name}.workspace", agent.workspace) for agent in settings.agents]
+    for key, told in named:
+        path = Path(os.path.expanduser(told))
+        if told and not path.is_dir():
+            yield key, f"{told}: {'not a folder' if path.exists() else 'no such folder'}"

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from perdure.edges.models.catalog import NEWEST_SONNET, default_ref, known, resolve
+from perdure.edges.models.catalog import NEWEST_SONNET, default_ref, known, nearest, resolve
 from perdure.edges.models.factories import default_factories
 from perdure.errors import ConfigError
 from perdure.kernel.clock import RealClock
@@ -30,10 +30,18 @@ def test_a_reference_finds_its_model(ref: str, provider: str, ident: str, window
 
 
 @pytest.mark.parametrize("ref", ["", "gpt-5", "openai/gpt-5", "claude", "scripted/", "anthropic/"])
-def test_an_unknown_reference_is_answered_with_the_known_ones(ref: str) -> None:
-    with pytest.raises(ConfigError, match=r"known are scripted, anthropic/claude-") as caught:
+def test_an_unknown_reference_is_answered_with_the_nearest_ones(ref: str) -> None:
+    with pytest.raises(ConfigError, match=r"nearest are .*anthropic/claude-") as caught:
         resolve(ref)
     assert repr(ref) in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+def test_the_nearest_reference_is_what_was_meant() -> None:
+    assert nearest("anthropic/claude-sonet-4-5")[0] == "anthropic/claude-sonnet-4-5"
+    assert nearest("claude-opus-45")[0] == "anthropic/claude-opus-4-5"
+    assert nearest("Scripted-")[0] == "scripted"
+    assert [len(nearest(ref)) for ref in ("", "?", "a/b/c")] == [3, 3, 3]
 
 
 def test_every_known_reference_resolves_to_sane_numbers() -> None:

@@ -7,6 +7,7 @@ was taken, as for the newest models, which no source names. Haiku 5.5 is priced 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Literal
@@ -58,7 +59,7 @@ _TABLE: dict[str, tuple[int, int, int, _Thinking, float, float]] = {
 def resolve(ref: str) -> ModelInfo:
     """The model of `provider/id`, of a bare id (dated ones too), or `scripted[/name]`.
 
-    Raises `ConfigError` with the names that are known.
+    Raises `ConfigError` with the nearest names.
     """
     provider, _, name = ref.strip().rpartition("/")
     if ref.strip() == "scripted":
@@ -68,7 +69,10 @@ def resolve(ref: str) -> ModelInfo:
     family = DATE.sub("", name)
     row = _TABLE.get(family) or _TABLE.get(re.sub(r"-0\Z", "", family))
     if provider not in ("", "anthropic") or row is None:
-        raise ConfigError(f"unknown model {ref!r}: known are scripted, {', '.join(known())}")
+        raise ConfigError(
+            f"unknown model {ref!r}: nearest are {', '.join(nearest(ref))} (`perdure config check --json` "
+            "lists all)"
+        )
     window, output, minimum, thinking, price_in, price_out = row
     return ModelInfo(
         "anthropic",
@@ -85,6 +89,15 @@ def resolve(ref: str) -> ModelInfo:
 def known() -> list[str]:
     """Every reference of the table, the newest generation first."""
     return [f"anthropic/{name}" for name in _TABLE]
+
+
+def nearest(ref: str) -> list[str]:
+    """The three references that a wrong one may have meant; the newest where it is like none."""
+    names = {name.rpartition("/")[2]: name for name in ("scripted", *known())}
+    asked = DATE.sub("", ref.strip().lower().rpartition("/")[2])
+    found = difflib.get_close_matches(asked, names, n=3, cutoff=0.5)
+    likely = (*found, "scripted", NEWEST_SONNET, *names)
+    return [names[name] for name in dict.fromkeys(likely)][:3]
 
 
 def default_ref(environ: Mapping[str, str]) -> str:
