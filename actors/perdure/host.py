@@ -23,13 +23,12 @@ from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, Timing
 from perdure.actors.session import Session
 from perdure.actors.status import Totals, host_status
-from perdure.actors.upkeep import Upkeep
+from perdure.actors.upkeep import Upkeep, open_index
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, Receipt, Reply, Tool
 from perdure.edges import state as state_folder
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.config import load
-from perdure.edges.index import SessionIndex
 from perdure.edges.log import open_log
 from perdure.edges.models import catalog
 from perdure.edges.models.factories import default_factories
@@ -129,7 +128,7 @@ class Host:
                 self.folder.path, wall_ms=self.clock.wall_ms(), force=self.settings.host.force_network_fs
             )
             self._stack.callback(lambda: self.placement.close(clean=self.left_whole))
-            index = None if self.clock.virtual else SessionIndex(self.folder.index)
+            index = None if self.clock.virtual else open_index(self.folder.index, self.log)
             if index is not None:  # outlives the kernel, whose last jobs still write to it
                 self._stack.callback(index.close)
             self.kernel = Kernel(

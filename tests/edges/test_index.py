@@ -1,4 +1,6 @@
+import errno
 import os
+import sqlite3
 import threading
 
 import pytest
@@ -127,3 +129,81 @@ def test_no_folder_for_it_gives_one_clear_line(tmp_path):
         SessionIndex(tmp_path / "missing" / "index.sqlite")
     assert "\n" not in str(told.value)
     assert os.listdir(tmp_path) == []
+
+
+def modes(folder):
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
+def test_every_file_of_an_index_is_private_from_the_start(path):
+    before = os.umask(0o022)
+    try:
+        index = SessionIndex(path)
+        index.put(row("a"))
+        assert modes(path.parent) == dict.fromkeys(
+            ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm"), 0o600
+        )
+        for each in path.parent.iterdir():
+            each.chmod(0o644)  # as an older perdure left them
+        again = SessionIndex(path)
+        assert set(modes(path.parent).values()) == {0o600}
+        again.close()
+        index.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_full_disk_is_one_line_and_costs_no_row(path):
+    index = SessionIndex(path, sync=False)
+    index.put(row("a"))
+    pages = index._db.execute("pragma page_count").fetchone()[0]
+    index._db.execute(f"pragma max_page_count = {pages}")
+    with pytest.raises(StorageFailed, match="make room") as told:
+        index.put(*(row(f"{n}" * 500) for n in range(200)))
+    assert str(path) in str(told.value)
+    assert "delete" not in str(told.value)
+    index._db.execute("pragma max_page_count = 100000")
+    index.put(row("b"))
+    assert [each.key for each in index.rows()] == ["a", "b"]
+    index.close()
+
+
+def broken(code, text):
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (sqlite3.SQLITE_FULL, "database or disk is full"),
+        (sqlite3.SQLITE_IOERR_WRITE, "disk I/O error"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, "attempt to write a readonly database"),
+        (sqlite3.SQLITE_CANTOPEN, "unable to open database file"),
+    ],
+)
+def test_an_index_that_cannot_be_opened_for_its_disk_is_kept(path, monkeypatch, code, text):
+    first = SessionIndex(path)
+    first.put(row("a"))
+    first.close()
+    with monkeypatch.context() as patched:
+
+        def refuse(*_args, **_more):
+            raise broken(code, text)
+
+        patched.setattr(sqlite3, "connect", refuse)
+        with pytest.raises(StorageFailed, match="make room"):
+            SessionIndex(path)
+    second = SessionIndex(path)
+    assert second.get("a") == row("a")
+    second.close()
+
+
+def test_an_index_in_a_folder_that_takes_no_file_is_one_line(path, monkeypatch):
+    def refuse(name, *_args, **_more):
+        raise PermissionError(errno.EROFS, "Read-only file system", name)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StorageFailed, match="Read-only file system"):
+        SessionIndex(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 
 from perdure.edges.index import Row, SessionIndex
 from perdure.edges.log import Log
@@ -23,6 +24,15 @@ from perdure.kernel.kernel import Kernel
 SECOND = 1.0
 LOCKS_EVERY = 300.0  # seconds; the lock itself is rewritten when it is ten minutes old
 SURVEYED = 4 * 1024 * 1024  # bytes of a file that is counted whole when its session falls asleep
+
+
+def open_index(path: Path, log: Log) -> SessionIndex | None:
+    """The index, or none where the disk has no room or rights for it: sessions go on without it."""
+    try:
+        return SessionIndex(path)
+    except PerdureError as error:
+        log.warning("index.failed", error=str(error))
+        return None
 
 
 class Upkeep:
@@ -45,8 +55,12 @@ class Upkeep:
     async def _rebuild(self, files: Callable[[], Iterable[Listed]]) -> None:
         index = self._index
         assert index is not None
-        found = await self._io.run(lambda: index.rebuild(self._rows(files())))
-        self._log("index.rebuilt", sessions=found)
+        try:
+            found = await self._io.run(lambda: index.rebuild(self._rows(files())))
+        except PerdureError as error:
+            self._log.warning("index.failed", error=str(error))
+        else:
+            self._log("index.rebuilt", sessions=found)
 
     def _rows(self, files: Iterable[Listed]) -> Iterator[Row]:
         for listed in files:
@@ -87,7 +101,11 @@ class Upkeep:
         for known, seen in self._older:
             if (known, seen.sender, seen.mid) == (session, sender, mid):
                 return seen.entry
-        return self._index.seen(session, sender, mid) if self._index is not None else None
+        try:
+            return self._index.seen(session, sender, mid) if self._index is not None else None
+        except PerdureError as error:
+            self._log.warning("index.failed", error=str(error))
+            return None
 
     # --- once a second ------------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 Deleting it, or finding it damaged or of another version, costs a scan (`rebuild`). It answers what would
 need every file to be opened: lists, the next timers, unfinished work after a restart, and message ids
-older than those a session file remembers itself. Calls block (run them through the I/O policy) and may
-come from any thread.
+older than those a session file remembers itself. Calls block (run them through the I/O policy), may
+come from any thread, and raise `StorageFailed`, whatever SQLite says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -62,12 +62,9 @@ class SessionIndex:
         self._lock = Lock()
         self.fresh = False
         try:
-            self._db = self._open()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError) and not path.exists():
-                raise StorageFailed(f"{path}: the index can't be made ({error})") from None
-            self._drop()
-            self._db = self._open()
+            self._db = self._open_or_replace()
+        except (sqlite3.Error, OSError) as error:
+            raise self._failed(error) from None
 
     # --- sessions ---------------------------------------------------------------------------------
 
@@ -133,10 +130,20 @@ class SessionIndex:
 
     def close(self) -> None:
         """Close the database."""
-        with self._lock:
+        with self._lock, suppress(sqlite3.Error):  # of a full disk: what was committed is in the log
             self._db.close()
 
+    def _open_or_replace(self) -> sqlite3.Connection:
+        try:
+            return self._open()
+        except sqlite3.DatabaseError as error:
+            if _of_the_disk(error):
+                raise  # nothing is wrong with the index itself
+            self._drop()
+            return self._open()
+
     def _open(self) -> sqlite3.Connection:
+        self._keep_private()
         db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=5.0)
         try:
             version = db.execute("pragma user_version").fetchone()[0]
@@ -146,7 +153,6 @@ class SessionIndex:
                 if db.execute("select count(*) from sqlite_master").fetchone()[0]:
                     raise sqlite3.DatabaseError("another version")
                 db.executescript(f"begin; {_SCHEMA} pragma user_version = {VERSION}; commit;")
-                os.chmod(self.path, 0o600)
                 self.fresh = True
             elif db.execute("pragma quick_check").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("damaged")
@@ -155,9 +161,27 @@ class SessionIndex:
             raise
         return db
 
+    def _keep_private(self) -> None:
+        """SQLite gives the files it makes beside a database the rights of the database."""
+        os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for name in self._names():
+            if name.exists() and name.stat().st_mode & 0o077:
+                name.chmod(0o600)
+
+    def _names(self) -> list[Path]:
+        return [Path(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm")]
+
     def _drop(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        for name in self._names():
+            name.unlink(missing_ok=True)
+
+    def _failed(self, error: Exception) -> StorageFailed:
+        what = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, OSError) or _of_the_disk(error):
+            return StorageFailed(
+                f"{self.path}: the index can't be used ({what}): make room, or see that it may be written"
+            )
+        return StorageFailed(f"{self.path}: the index failed ({what}): delete it, it is rebuilt")
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -165,10 +189,11 @@ class SessionIndex:
             db.execute("begin immediate")
             try:
                 yield db
+                db.execute("commit")
             except BaseException:
-                db.execute("rollback")
+                if db.in_transaction:  # a full disk has rolled it back already
+                    db.execute("rollback")
                 raise
-            db.execute("commit")
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -176,14 +201,25 @@ class SessionIndex:
             with self._lock:
                 yield self._db
         except sqlite3.Error as error:
-            raise StorageFailed(
-                f"{self.path}: the index failed ({error}): delete it, it is rebuilt"
-            ) from None
+            raise self._failed(error) from None
 
     def _rows(self, clause: str, *arguments: object) -> Iterator[Row]:
         with self._reading() as db:
             found = db.execute(f"select * from sessions {clause}", arguments).fetchall()
         return map(_row, found)
+
+
+_DISK = frozenset({
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_NOMEM,
+})  # fmt: skip
+
+
+def _of_the_disk(error: Exception) -> bool:
+    """Whether a failure comes from around the database (room, rights, another process), not from in it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _DISK  # the low byte; the others tell details
 
 
 def _row(values: tuple[Any, ...]) -> Row:
