@@ -33,7 +33,20 @@ def test_the_wheel_holds_the_namespace_and_nothing_else(wheel: Path) -> None:
     assert "perdure/__init__.py" not in names
     for name in ("records", "kernel/kernel", "plugins/legacy", "actors/session", "host", "cli/app"):
         assert f"perdure/{name}.py" in names
-    assert "perdure/py.typed" in names
+    assert names.count("perdure/py.typed") == 1
+    assert len(set(names)) == len(names)
+
+
+def test_a_checker_takes_the_types_of_an_editable_install(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    (tmp_path / "program.py").write_text("from perdure.host import Host\nhost: Host\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=skip", "program.py"]
+    command += ["--cache-dir", os.devnull]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "py.typed" not in done.stdout  # "installed, but missing … py.typed marker"
+    assert not done.stderr
+    for root in ("runtime", "plugins", "actors"):
+        assert (ROOT / root / "perdure" / "py.typed").is_file()
 
 
 def test_the_installed_wheel_runs_its_command_from_another_folder(wheel: Path, tmp_path: Path) -> None:
