@@ -37,7 +37,9 @@ async def call_model(services: Services, view: Snapshot, prepared: Prepared, tal
             services.log.warning(
                 "model.retry", session=view.key, kind=error.kind, wait=wait, attempt=attempt + 1
             )
-            services.events.publish(Notice(view.key, "retry", f"{error}; trying again in {round(wait, 1):g} s"))
+            services.events.publish(
+                Notice(view.key, "retry", f"{error}; trying again in {round(wait, 1):g} s")
+            )
             await services.clock.sleep(wait)
     raise AssertionError("unreachable")
 
