@@ -18,6 +18,7 @@ from perdure.edges.models.accounting import Accounting
 from perdure.edges.models.scripted import ScriptedModel
 from perdure.edges.session import keys
 from perdure.edges.session.history import History
+from perdure.errors import UsageError
 from perdure.host import Host, Sent
 from perdure.kernel.run import backend_options
 from perdure.kernel.virtual import VirtualClock
@@ -38,6 +39,9 @@ def run(
     *, sessions: int, days: int, seed: int, backend: Literal["asyncio", "uvloop", "trio"], as_json: bool
 ) -> int:
     """Host them, show progress, end with a table; exit 1 if anything was lost or refused."""
+    for told, count in (("--sessions", sessions), ("--days", days)):
+        if count < 1:
+            raise UsageError(f"{told} {count}: give a number of 1 or more")
     name, options = backend_options(backend)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="perdure-demo-") as folder:
