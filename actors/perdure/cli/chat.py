@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import base64
 import os
-import sys
+import stat
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import anyio
 
-from perdure.cli.output import emit, fail, say, warn
-from perdure.contracts import Event, Notice, Reply, Said, ToolEnded, ToolStarted
+from perdure.actors.prompting import agent_settings
+from perdure.cli.conversation import Conversation, command
+from perdure.cli.entry import INTERRUPTED
+from perdure.cli.output import emit, one_line, say, warn
+from perdure.cli.signals import Signals, hosted
+from perdure.cli.typed import whole_stdin
+from perdure.contracts import Event, Notice, Reply
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
-from perdure.errors import PerdureError, UsageError
+from perdure.errors import UsageError
 from perdure.host import Host
 from perdure.kernel.run import backend_options
 from perdure.records import Block, Image, Text
@@ -28,7 +33,6 @@ IMAGES = {
     ".webp": "image/webp",
 }
 MOST_ATTACHED = 5 * 1024 * 1024  # bytes of one attachment
-HELP = "/status, /compact [focus], /model [ref], /think [level], /new, /abort; /quit or Ctrl-D ends."
 
 
 def run(
@@ -44,10 +48,12 @@ def run(
     as_json: bool,
 ) -> int:
     """One message (`-m`, or `--json`), or a conversation on the terminal. Exit 1 if the turn failed."""
+    _refuse(message, model, window, as_json)
     settings = load(state=state)
     if settings.tools.workspace == "" and workspace is not None and not workspace.is_dir():
         raise UsageError(f"{workspace}: no such folder: make it, or leave --workspace away")
     blocks = tuple(attachment(path) for path in attach)
+    text = None if message is None else said(message, blocks)
     host = Host(
         state_folder.state_folder(state).path,
         settings=settings,
@@ -55,21 +61,48 @@ def run(
         window=window,
         workspace=workspace,
     )
+    configured = bool(model or settings.models.default or agent_settings(settings, key).model)
+
+    async def work(signals: Signals) -> int:
+        if text is not None and command(text):
+            return await _command(host, key, text, as_json)
+        _introduce(host, key, configured)
+        if text is None:
+            return await Conversation(host, key, blocks, signals).run()
+        return await _once(host, key, text, blocks, as_json, signals)
+
     loop, options = backend_options(backend)
+    return anyio.run(hosted, host, key, work, backend=loop, backend_options=options)
+
+
+def _refuse(message: str | None, model: str | None, window: int | None, as_json: bool) -> None:
     if message is None and as_json:
         raise UsageError("--json goes with -m: say what to send")
-    once = partial(_once, host, key, message or "", blocks, as_json)
-    talk = partial(_talk, host, key, blocks)
-    return anyio.run(once if message is not None else talk, backend=loop, backend_options=options)
+    if window is not None and window < 1:
+        raise UsageError(f"--window {window}: a window is a positive number of tokens, such as 32000")
+    if model is not None and not model.strip():
+        raise UsageError("--model is empty: name one as provider/id, or leave it away")
+
+
+def said(message: str, blocks: tuple[Block, ...]) -> str:
+    """What `-m` says, `-` being standard input. Raises `UsageError` where that is nothing."""
+    text = whole_stdin() if message == "-" else message
+    if blocks and command(text):
+        raise UsageError(f"--attach goes with a message, not with the command /{command(text)}")
+    if text.strip():
+        return text
+    if message == "-" or not blocks:
+        raise UsageError("the message is empty: say something, or attach a file")
+    return ""
 
 
 def attachment(path: Path) -> Block:
     """A file as a block: an image, or text under its name. Raises `UsageError` in one line."""
     try:
-        data = path.read_bytes() if path.stat().st_size <= MOST_ATTACHED else None
+        data = _bytes(path)
     except OSError as error:
         raise UsageError(f"{path}: can't be attached ({error.strerror})") from None
-    if data is None:
+    if len(data) > MOST_ATTACHED:
         raise UsageError(
             f"{path}: over {MOST_ATTACHED:,} bytes: put it into the workspace and name it instead"
         )
@@ -84,18 +117,33 @@ def attachment(path: Path) -> Block:
         ) from None
 
 
-async def _once(host: Host, key: str, text: str, blocks: tuple[Block, ...], as_json: bool) -> int:
-    async with host:
-        if text.startswith("/"):
-            answer = await host.command(key, text)
-            emit({"key": key, "reply": answer, "stop": "stop", "steps": 0}) if as_json else say(answer)
-            return 0
-        _introduce(host)
-        reply = await (await host.send(key, text, sender="cli", attachments=blocks)).reply()
-    if as_json:
-        emit(report(reply))
-    else:
-        _print(reply)
+def _bytes(path: Path) -> bytes:
+    """Of a regular file, one byte more at most than may be attached; a pipe is not waited for."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise UsageError(f"{path}: not a regular file: only such can be attached")
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(MOST_ATTACHED + 1)
+    finally:
+        os.close(fd)
+
+
+async def _command(host: Host, key: str, line: str, as_json: bool) -> int:
+    answer = await host.command(key, line)
+    emit({"key": key, "reply": answer, "stop": "stop", "steps": 0}) if as_json else say(answer)
+    return 0
+
+
+async def _once(
+    host: Host, key: str, text: str, blocks: tuple[Block, ...], as_json: bool, signals: Signals
+) -> int:
+    host.services.events.subscribe("terminal", partial(_tell, key))
+    signals.busy = lambda: True
+    reply = await (await host.send(key, text, sender="cli", attachments=blocks)).reply()
+    emit(report(reply)) if as_json else _print(reply)
+    if signals.aborting:
+        return INTERRUPTED
     return 0 if reply.stop in ("stop", "length") else 1
 
 
@@ -118,70 +166,19 @@ def report(reply: Reply) -> dict[str, Any]:
     }
 
 
-async def _talk(host: Host, key: str, blocks: tuple[Block, ...]) -> int:
-    async with host:
-        _introduce(host)
-        say(f"{key}. {HELP}")
-        host.services.events.subscribe("terminal", partial(_show, key))
-        while True:
-            line = await anyio.to_thread.run_sync(_read, abandon_on_cancel=True)
-            if line is None or line.strip() in ("/quit", "/exit"):
-                return 0
-            if line.strip() or blocks:
-                await _say(host, key, line.strip(), blocks)
-                blocks = ()
+def _tell(key: str, event: Event) -> None:
+    """What a person who waits should know: retries, compactions."""
+    if isinstance(event, Notice) and event.key == key:
+        warn(f"[{event.kind}: {event.text}]")
 
 
-async def _say(host: Host, key: str, line: str, blocks: tuple[Block, ...]) -> None:
-    try:
-        if line.startswith("/"):
-            say(await host.command(key, line))
-            return
-        reply = await (await host.send(key, line, sender="cli", attachments=blocks)).reply()
-    except PerdureError as error:
-        warn(str(error))
-        return
-    say()
-    if reply.stop not in ("stop", "length"):
-        warn(f"[{reply.stop}] {reply.errors[-1] if reply.errors else ''}")
-
-
-def _read() -> str | None:
-    """A line from the user; `None` at the end of input."""
-    if sys.stdin.isatty():
-        sys.stdout.write("> ")
-        sys.stdout.flush()
-    line = sys.stdin.readline()
-    return line.rstrip("\n") if line else None
-
-
-def _show(key: str, event: Event) -> None:
-    """What happens in the session, as it happens."""
-    if event.key != key:
-        return
-    match event:
-        case Said(_, text):
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        case ToolStarted(_, _, name):
-            warn(f"  [{name} …]")
-        case ToolEnded(_, _, name, True):
-            warn(f"  [{name} failed]")
-        case Notice(_, kind, text):
-            warn(f"  [{kind}: {text}]")
-        case _:
-            pass
-
-
-def _introduce(host: Host) -> None:
-    info = host.resolver.model_for("", None)
-    if info.provider == "scripted":
-        why = (
-            "no ANTHROPIC_API_KEY in the environment"
-            if "ANTHROPIC_API_KEY" not in os.environ
-            else "as configured"
-        )
-        warn(f"The embedded scripted model answers ({why}).")
+def _introduce(host: Host, key: str, configured: bool) -> None:
+    if host.resolver.replaced:
+        warn(f"[engine: {host.resolver.replaced}]")
+    if host.resolver.model_for(key, None).provider == "scripted":
+        named = "ANTHROPIC_API_KEY" in os.environ
+        why = "ANTHROPIC_API_KEY is empty" if named else "no ANTHROPIC_API_KEY in the environment"
+        warn(f"The embedded scripted model answers ({'as configured' if configured else why}).")
 
 
 def _print(reply: Reply) -> None:
@@ -189,7 +186,7 @@ def _print(reply: Reply) -> None:
         say(reply.text)
     if reply.stop not in ("stop", "length"):
         why = reply.errors[-1] if reply.errors else "no reason was given"
-        fail(f"the turn ended with {reply.stop}: {why}", 1)
+        warn(f"perdure: {one_line(f'the turn ended with {reply.stop}: {why}', 2000)}")
 
 
 __all__ = ["report", "run"]
