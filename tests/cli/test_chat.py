@@ -7,13 +7,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
 from helpers_chat import on_pipes, on_terminal
 from helpers_cli import Ran, failed, process, run
 from helpers_host import messages, said_by_users, session_path, text_of
+from perdure.cli.signals import Signals, Stopped, hosted
+from perdure.kernel.run import Backend, backend_options
 
 LOOPS = ("asyncio", "uvloop", "trio")
 
@@ -96,6 +101,33 @@ def test_a_request_to_end_closes_the_host_and_its_turn_is_taken_up_later(loop: s
         assert "Traceback" not in chat.shown
     assert left_whole(state)
     assert ": hello\n" in fed(b"/status\n", "--state", state).out
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("runs", [True, False])
+def test_ctrl_c_ends_where_the_answer_does_not_stop_or_is_over(loop: Backend, runs: bool) -> None:
+    closed = []
+
+    class Stubborn(AbstractAsyncContextManager[None]):
+        async def abort(self, key: str) -> bool:
+            if runs:  # it does not stop: Ctrl-C once more
+                os.kill(os.getpid(), signal.SIGINT)
+                await anyio.sleep_forever()
+            return False
+
+        async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+            closed.append(kind)
+
+    async def work(signals: Signals) -> int:
+        signals.busy = lambda: True
+        os.kill(os.getpid(), signal.SIGINT)
+        await anyio.sleep_forever()
+        return 0
+
+    name, options = backend_options(loop)
+    host: Any = Stubborn()
+    assert anyio.run(hosted, host, "key", work, backend=name, backend_options=options) == 130
+    assert closed == [Stopped]  # turns are given no time, all else ends in order
 
 
 # --- what is read while the agent answers ---------------------------------------------------------
