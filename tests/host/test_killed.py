@@ -91,16 +91,17 @@ class Child:
 
 
 def stored(folder: Path, key: str) -> list[str]:
-    """The message ids in a session's past, in their order; waiting ones that became messages once."""
-    path, found = session_path(folder, key), []
+    """The message ids in a session's past, in their order: entry ids are in order of time, segments not."""
+    path = session_path(folder, key)
     if not path.exists():
         return []
-    for _, raw in History(path).records():
+    found: list[tuple[str, str]] = []
+    for id, raw in History(path).records():
         entry = decode_entry(raw)
         facts = facts_of(entry) if entry.type == "message" else None
         if facts is not None and facts.origin is not None:
-            found.append(facts.origin.mid)
-    return found
+            found.append((id, facts.origin.mid))
+    return [mid for _, mid in sorted(found)]
 
 
 class Tale:
