@@ -327,7 +327,8 @@ def test_a_window_too_small_for_anything_is_an_overflow_in_one_line(tmp_path: Pa
     problem = next(found for found in ran.json["problems"] if found["kind"] == "overflow")
     assert (ran.code, ran.json["request"]) == (1, None)
     assert problem["limit"] <= int(window) < problem["tokens"]
-    assert ran.json["tokens"] == ran.json["budget"]["total"]
+    assert ran.json["tokens"] == ran.json["budget"]["total"] == problem["tokens"]
+    assert ran.json["budget"]["limit"] == problem["limit"]
     shown = run("context", tmp_path / "s.jsonl", "--window", window).out
     assert shown.count("system and tools") == 1
 

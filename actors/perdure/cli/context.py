@@ -207,13 +207,14 @@ def _overflow_problem(
     overflow: ContextOverflow, stage: Changed, env: Environment, estimator: Estimator, budget: Budget
 ) -> dict[str, Any]:
     floor = overflow.floor or _floor(stage.items, env, estimator)
-    limit = min(overflow.limit, env.limits.window)
+    limit = budget.limit
     cut = budget.total - overflow.tokens
     after = f" (the guard has cut tool results by {cut:,} already)" if cut > 0 else ""
+    tokens = overflow.tokens if cut > 0 or budget.total <= limit else budget.total  # it rounds each item
     return {
         "kind": "overflow",
-        "detail": f"{ContextOverflow(overflow.tokens, limit, floor)}{after}",
-        "tokens": overflow.tokens,
+        "detail": f"{ContextOverflow(tokens, limit, floor)}{after}",
+        "tokens": tokens,
         "limit": limit,
         "floor": floor,
     }

@@ -64,5 +64,5 @@ def measure_budget(items: Items, env: Environment, estimator: Estimator, fixed_t
         history=view - tools,
         tools=tools,
         total=fixed_tokens + view,
-        limit=env.limits.overflow,
+        limit=min(env.limits.overflow, env.limits.window),
     )

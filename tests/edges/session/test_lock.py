@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import subprocess
@@ -123,3 +124,21 @@ def test_a_stolen_lock_is_noticed_and_not_removed(session):
 def test_no_folder_to_lock_in_gives_one_clear_line(tmp_path):
     with pytest.raises(StorageFailed):
         SessionLock(tmp_path / "missing" / "s.jsonl").acquire(NOW)
+
+
+@pytest.mark.parametrize("written", [0, OSError(errno.ENOSPC, "No space left on device")])
+def test_a_lock_that_finds_no_room_is_one_line_and_leaves_none(session, monkeypatch, written):
+    def refuse(_fd, _data):
+        if isinstance(written, OSError):
+            raise written
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", refuse)
+        lock = SessionLock(session)
+        with pytest.raises(StorageFailed, match="make room"):
+            lock.acquire(NOW)
+        lock.release()
+    assert os.listdir(session.parent) == []
+    lock.acquire(NOW)
+    lock.release()

@@ -7,6 +7,7 @@ whatever its holder does, so an awake session rewrites `createdAt` every ten. Ti
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -87,13 +88,25 @@ class SessionLock:
         except FileExistsError:
             return False
         except OSError as error:
-            raise StorageFailed(f"{self.path}: the lock can't be made ({error.strerror})") from None
-        self._held, self._written = self._content(now_ms), now_ms
+            raise self._failed(error) from None
+        content = self._content(now_ms)
         try:
-            os.write(fd, self._held)
+            whole = os.write(fd, content) == len(content)
+        except OSError as error:
+            self.path.unlink(missing_ok=True)  # an empty lock would keep everybody out for a while
+            raise self._failed(error) from None
         finally:
             os.close(fd)
+        if not whole:
+            self.path.unlink(missing_ok=True)
+            raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        self._held, self._written = content, now_ms
         return True
+
+    def _failed(self, error: OSError) -> StorageFailed:
+        return StorageFailed(
+            f"{self.path}: the lock can't be made ({error.strerror}): make room, or correct its rights"
+        )
 
     def _content(self, now_ms: int) -> bytes:
         content: dict[str, Any] = {"pid": self._pid, "createdAt": iso(now_ms)}
