@@ -313,6 +313,7 @@ class Host:
             timing=self._timing,
             hooks=self._hooks,
             trigger=self.settings.compaction.trigger,
+            evidence_limit=self.settings.guard.evidence_kib * 1024,
             truncate_after=self._truncate_after,
             truncates=self.settings.compaction.truncate,
             compacts_idle=self.settings.compaction.idle,

@@ -19,6 +19,7 @@ from helpers_host import (
     calls,
     entries,
     hosted,
+    messages,
     notices,
     session_path,
     tells,
@@ -30,7 +31,7 @@ from perdure.actors.services import Timing
 from perdure.contracts import ToolContext
 from perdure.edges.models.reply import ScriptedReply, call, fail, say
 from perdure.edges.session.history import History
-from perdure.edges.settings import CompactionSettings, Settings
+from perdure.edges.settings import CompactionSettings, GuardSettings, Settings
 from perdure.edges.tools.builtin import default_tools
 from perdure.errors import ModelError
 from perdure.host import Host
@@ -414,6 +415,22 @@ def test_a_tool_output_of_five_megabytes_is_evidence_that_recall_reads_back(
     assert "row 0200000" in json.dumps(play.last()["messages"][-1])
     (kept,) = [p for p in (tmp_path / "state" / "evidence").rglob("*") if p.is_file()]
     assert kept.stat().st_size > 0
+
+
+@pytest.mark.parametrize("kib", [1, 4])
+def test_an_entry_holds_no_more_of_an_output_than_the_setting_allows(kib: int, tmp_path: Path) -> None:
+    play = Play(calls("dump"), say("read"))
+    settings = Settings(guard=GuardSettings(evidence_kib=kib))
+
+    async def main(clock: VirtualClock) -> None:
+        tools = [tells("dump", "é" * (kib * 1024 + 1)), recall()]
+        async with hosted(tmp_path, play, clock, tools=tools, settings=settings) as host:
+            await ask(host, "go")
+
+    virtual(main)
+    (result,) = messages(session_path(tmp_path), "toolResult")
+    assert text_of(result["message"]).count("é") == kib * 1024
+    assert "evidence sha256:" in text_of(result["message"])
 
 
 def test_evidence_and_entries_of_another_session_are_out_of_reach(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ class Services:
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     trigger: str = "auto"
+    evidence_limit: int = 256 * 1024  # characters of tool output that an entry may hold itself
     compacts_idle: bool = True
     truncates: bool = True
     truncate_after: int = 2 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from perdure.context.dag import COMPACTION, Hole, Node
+from perdure.context.dag import Hole, Node
 from perdure.edges.session.decode import decode_entry, entry_summary, line_message
 from perdure.edges.session.facts import Gap, PathEntry, Settings
 from perdure.records import Assistant, Custom, Item, Items, Message, Text
@@ -94,8 +94,3 @@ def settings_of(branch: Iterable[Node], read: Read) -> Found:
             break
         found.add(node, read)
     return found
-
-
-def latest_compaction(nodes: Sequence[Node]) -> Node | None:
-    """The newest compaction of a branch given root first."""
-    return next((n for n in reversed(nodes) if n.type == COMPACTION), None)
