@@ -29,7 +29,7 @@ from perdure.replay.watch import Watch, WatchedModel
 
 WINDOW = 32_000
 TRUNCATE_AFTER = 256 * 1024  # bytes: a demo is too short for the usual two MiB
-MOST_AWAKE = 64
+MOST_AWAKE = 96
 START = 1_767_225_600_000  # 2026-01-01, a fixed day: the demo is the same whenever it runs
 
 assert TRUNCATE_AFTER < SIZE_BYTES

@@ -54,7 +54,7 @@ def script(n: int, days: int) -> Iterator[Line]:
     for day in range(days):
         morning = day * DAY + 8 * 3600 + _number(n, day, 2) % 36_000
         yield Line(morning - 60, "heartbeat", HEARTBEAT)
-        for k in range(6 if coder else 1 + _number(n, day, 1) % 3):
+        for k in range(6 if coder else 1 + _number(n, day, 1) % 2):
             seed = _number(n, day, 10 + k)
             text = f"Please read {tuple(CODE)[seed % 4]}" if coder else QUESTIONS[seed % len(QUESTIONS)]
             yield Line(morning + k * 100 + seed % 60, "user", text.format(n=day + 1, m=seed % 9000 + 1000))
