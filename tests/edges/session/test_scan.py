@@ -63,3 +63,45 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error_not_a_crash(tmp_path: 
             scan.read(fd, 10, 0)
     finally:
         os.close(fd)
+
+
+@pytest.fixture
+def little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("FIRST_BLOCK", 2), ("LARGEST_BLOCK", 4), ("BLANK", 4), ("LONGEST", 16)):
+        monkeypatch.setattr(scan, name, size)
+
+
+def _covered(data: bytes, lines: list[scan.Line]) -> bytes:
+    """The file put together from lines; what was passed over is taken from the file, and judged."""
+    found = bytearray(b"\n" * len(data))
+    for line in lines:
+        piece = data[line.start : line.end] if line.lost else line.data
+        assert not line.nul or not piece.strip(b"\0")
+        assert line.nul or line.lost == 0 or (len(piece) > scan.LONGEST and b"\n" not in piece)
+        found[line.start : line.start + len(piece)] = piece
+    return bytes(found)
+
+
+LONG = st.lists(st.sampled_from([b"\n", b"a", b"{}", b"\0", b"\0" * 9, b"b" * 23]))
+
+
+@ANY
+@given(pieces=LONG)
+@pytest.mark.usefixtures("little_is_kept")
+def test_what_is_passed_over_is_told_with_its_place_and_the_rest_is_read(
+    tmp_path: Path, pieces: list[bytes]
+) -> None:
+    data = b"".join(pieces)
+    path = tmp_path / "f"
+    path.write_bytes(data)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        forwards = list(scan.forward(fd, 0, len(data)))
+        backwards = list(scan.backward(fd, len(data)))
+    finally:
+        os.close(fd)
+    assert _covered(data, forwards) == data
+    assert _covered(data, backwards) == data
+    assert all(line.number == data.count(b"\n", 0, line.start) + 1 for line in forwards)
+    assert [line.start for line in backwards] == sorted((line.start for line in backwards), reverse=True)
+    assert max((len(line.data) for line in forwards + backwards), default=0) <= scan.LONGEST

@@ -39,7 +39,7 @@ def read_recording(path: Path) -> Recording:
 def _lines(path: Path, most: int | None) -> list[bytes]:
     try:
         with path.open("rb") as file:
-            lines = [file.readline(1 << 26) for _ in range(most)] if most else file.readlines()
+            lines = [file.readline(1 << 22) for _ in range(most)] if most else file.readlines()
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
     except OSError as failed:

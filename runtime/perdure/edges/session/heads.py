@@ -24,6 +24,7 @@ TYPES: Final = frozenset(
         *("model_change", "thinking_level_change", "session_info"),
     }
 )
+TYPE: Final = b'"type"'  # what every record holds
 _ABSENT: Final = Raw()
 _WITHOUT_ID: Final = frozenset(
     {"message", "compaction", "model_change", "thinking_level_change"}
@@ -66,6 +67,8 @@ def heads(line: Line) -> Found:
     data = line.data
     if (head := _strict(data)) is not None and (head.type in TYPES or is_entry(head)):
         return [_node(head, line.start, line.start + len(data), line.number)], []
+    if line.lost:
+        return [], [_passed_over(line)]
     if not line.data.strip():
         return [], []
     return _second_look(line)
@@ -87,6 +90,8 @@ def whole(data: bytes) -> Head | None:
     """The head of bytes that are exactly one JSON object, by either decoder."""
     if (head := _strict(data)) is not None:
         return head
+    if not data.lstrip().startswith(b"{"):
+        return None
     try:
         value = tolerant.loads(data)
     except ValueError:
@@ -171,6 +176,13 @@ def _second_look(line: Line) -> Found:
     return nodes, problems
 
 
+def _passed_over(line: Line) -> Problem:
+    if line.nul:
+        return problem("nul", line.number, line.start, f"{line.lost} NUL bytes")
+    detail = f"a line of {line.lost} bytes, longer than any program of the format can read"
+    return problem("undecodable", line.number, line.start, detail)
+
+
 def _damaged(stub: bytes, number: int, at: int, followed: bool) -> Problem:
     beside = f"; a whole record follows at byte {at + len(stub)}" if followed else ""
     if whole(stub) is None and stub.lstrip().startswith(b"{"):
@@ -181,8 +193,8 @@ def _damaged(stub: bytes, number: int, at: int, followed: bool) -> Problem:
 def _pieces(data: bytes) -> list[tuple[str, int, int, Head | None]]:
     """A damaged line as (kind, begin, end, head): whole records, NUL runs, and what is left between."""
     pieces: list[tuple[str, int, int, Head | None]] = []
-    tries, at = _TRIES, 0
-    latin = data.decode("latin-1")  # one character a byte, so that positions are byte positions
+    tries, at = _TRIES if TYPE in data else 0, 0  # without a type nothing here is a record
+    latin = data.decode("latin-1") if tries else ""  # a character a byte: positions are byte positions
     while at < len(data):
         if padding := _PADDING.match(data, at):
             nul = data.find(b"\0", at, padding.end())

@@ -17,13 +17,15 @@ from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import Checkpoint, Opened
 from perdure.edges.session.fold import Known, epochs_of, may_carry_checkpoint, tells
 from perdure.edges.session.header import NEWEST, File, Header, foreign, parse_header, reading
-from perdure.edges.session.heads import TYPES, heads
+from perdure.edges.session.heads import TYPE, TYPES, heads
 from perdure.edges.session.migrate import chained
 from perdure.edges.session.opened import Sight, opened
 from perdure.edges.session.problems import Problem, problem
 from perdure.edges.session.scan import LARGEST_BLOCK, forward, read
 from perdure.edges.session.view import settings_of
 from perdure.errors import UnreadableFile
+
+MOST_TOLD = 10_000  # damaged places listed; a file with more of them is no session that was ever whole
 
 
 class Loaded:
@@ -159,6 +161,8 @@ def load(path: str | PathLike[str]) -> Loaded:
     Damage is reported in `problems` and costs the damaged records only.
     """
     with reading(path) as file:
+        if not _promising(file):
+            raise UnreadableFile(_refusal(file))
         records, problems, last = _records(file)
         header = _header(file, records, problems)
         if header.version == 1:
@@ -170,15 +174,31 @@ def load(path: str | PathLike[str]) -> Loaded:
         return Loaded(file, header, nodes, problems, torn)
 
 
+def _promising(file: File) -> bool:
+    """Whether the file holds what every record holds; most files given by mistake don't, however large."""
+    overlap = len(TYPE) - 1
+    for at in range(0, file.size, LARGEST_BLOCK):
+        if TYPE in read(file.fd, min(LARGEST_BLOCK + overlap, file.size - at), at):
+            return True
+    return False
+
+
 def _records(file: File) -> tuple[list[Node], list[Problem], int]:
     records: list[Node] = []
     problems: list[Problem] = []
-    last = 0
+    last = more = 0
     for line in forward(file.fd, 0, file.size):
         found, wrong = heads(line)
         records += found
-        problems += wrong
         last = line.number
+        if len(problems) < MOST_TOLD:
+            problems += wrong
+        else:
+            more += len(wrong)
+    if more:
+        told = problems[-1]
+        detail = f"{more} more damaged places follow; this one was the last to be listed"
+        problems.append(problem("undecodable", told.line, told.byte, detail))
     return records, problems, last
 
 

@@ -58,7 +58,7 @@ class Walk:
         while (line := next(lines, None)) is not None:
             self._line(line, first)
             self.read_to = line.start
-            first = False
+            first = first and bool(line.lost)  # padding: the line before it may be torn
             self.start_reached = line.start <= self.low and not self.jumped
             if self.done and (self.checkpoint is not None or not self.own_lines):
                 return self._sound()
