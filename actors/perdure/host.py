@@ -141,8 +141,8 @@ class Host:
             await self._stack.aclose()
             raise
         self.running = True
-        self.upkeep.rebuild(self.files.list)
-        self._wake_unfinished()
+        self._wake_left_awake()
+        self.upkeep.begin(self.files.list, self._wake)
         return self
 
     async def __aexit__(
@@ -343,13 +343,16 @@ class Host:
             retries=models.retries,
         )
 
-    def _wake_unfinished(self) -> None:
+    def _wake_left_awake(self) -> None:
         """Sessions whose lock a dead host left behind were awake when it died: look at them once."""
         for lock in sorted(self.files.root.rglob("*.jsonl.lock")):
             key = self.files.key(lock.with_suffix(""))
             if key is not None:
                 self.log("session.left_awake", session=key)
-                self.directory.ref(key).post(Wake())
+                self._wake(key)
+
+    def _wake(self, key: str) -> None:
+        self.directory.ref(key).post(Wake())
 
     async def _close_sessions(self, grace: float) -> None:
         """Let turns end within `grace` seconds, then stop them."""

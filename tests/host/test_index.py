@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from helpers_host import KEY, Play, ask, hosted, real, session_path
+from helpers_host import KEY, Gate, Play, ask, hosted, real, said_by_users, session_path
 from perdure.edges.index import SessionIndex
+from perdure.edges.models.reply import ScriptedReply, say
 from perdure.edges.session.facts import Seen
 from perdure.errors import StorageFailed
 from perdure.kernel.clock import RealClock
@@ -72,3 +73,40 @@ def test_an_empty_session_file_is_begun_by_the_first_message(tmp_path: Path) -> 
 
     real(main)
     assert path.read_bytes().startswith(b'{"type":"session"')
+
+
+@pytest.mark.parametrize("kept", ["as it was left", "lost"])
+@pytest.mark.parametrize("surveyed", [4 * 1024 * 1024, 0])
+def test_letters_left_waiting_by_a_clean_close_are_answered_after_the_next_start(
+    kept: str, surveyed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.actors.upkeep.SURVEYED", surveyed)  # 0: as if the file were huge
+    monkeypatch.setattr("perdure.host.DRAIN", 0.0)
+    index = tmp_path / "state" / "index.sqlite"
+
+    async def main() -> None:
+        clock = RealClock()
+        gate = Gate(clock)
+        play = Play(gate)
+        async with hosted(tmp_path, play, clock) as host:
+            await host.send(KEY, "first")
+            await gate.arrived()
+            await host.send(KEY, "second")
+        assert len(play.bodies[KEY]) == 1
+        if kept == "lost":
+            index.unlink()
+        answered = clock.waiter("an answer")
+        play = Play(say_and_tell(answered.set))
+        async with hosted(tmp_path, play, clock):
+            await clock.wait(answered, 20)
+
+    real(main)
+    assert said_by_users(session_path(tmp_path)) == ["first", "second"]
+
+
+def say_and_tell(tell: Callable[[], None]) -> Callable[..., ScriptedReply]:
+    def answer(_body: object, _request: object) -> ScriptedReply:
+        tell()
+        return say("late, but here")
+
+    return answer

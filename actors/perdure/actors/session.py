@@ -304,7 +304,7 @@ class Session:
         except PerdureError as error:
             self.services.log.error("session.not_left_whole", session=self.key, error=str(error))
             self.held.close(handover=False)
-        self.services.upkeep.slept(self.key, self.held)
+        self.services.upkeep.slept(self.key, self.held, unfinished=self.turns.unfinished)
 
     def stop_timers(self) -> None:
         """A turn starts, or the session leaves."""
@@ -323,7 +323,7 @@ class Session:
         self.opening.turn_away(error)
         if opened:
             self.held.close(handover=False)
-            self.services.upkeep.slept(self.key, self.held)
+            self.services.upkeep.slept(self.key, self.held, unfinished=True)
 
     def _lose(self) -> None:
         """Another owner has the file, or it is gone: whoever waits is told, the next mail opens it anew."""

@@ -80,6 +80,12 @@ class Turns:
             session.state = "idle"
             session.letters.refuse(Closed("the host is stopping"))
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether letters wait, or the last message waits for an answer."""
+        transcript = self.session.transcript
+        return bool(transcript.pending) or any(not at_rest(last) for last in transcript.items[-1:])
+
     def take_up(self) -> None:
         """A turn that a crash cut off is taken up once per ownership; waiting letters start one."""
         session = self.session

@@ -42,25 +42,29 @@ class Upkeep:
         self._kernel, self._io, self._index, self._log = kernel, io, index, log
         self._dirty: set[Held] = set()
         self._older: list[tuple[str, Seen]] = []
-        self._asleep: dict[str, Held] = {}
+        self._asleep: dict[str, tuple[Held, bool]] = {}
         self._awake: set[Held] = set()
         self._timer: Timer | None = None
         self._locks_due = kernel.clock.now() + LOCKS_EVERY
 
-    def rebuild(self, files: Callable[[], Iterable[Listed]]) -> None:
-        """An index that was deleted, or never was, costs one scan beside everything else."""
-        if self._index is not None and self._index.fresh:
-            self._kernel.start("index rebuild", self._rebuild, files)
+    def begin(self, files: Callable[[], Iterable[Listed]], wake: Callable[[str], None]) -> None:
+        """Make an index that is missing, and wake the sessions that were closed with work to do."""
+        if self._index is not None:
+            self._kernel.start("index", self._begin, self._index, files, wake)
 
-    async def _rebuild(self, files: Callable[[], Iterable[Listed]]) -> None:
-        index = self._index
-        assert index is not None
+    async def _begin(
+        self, index: SessionIndex, files: Callable[[], Iterable[Listed]], wake: Callable[[str], None]
+    ) -> None:
         try:
-            found = await self._io.run(lambda: index.rebuild(self._rows(files())))
+            if index.fresh:
+                found = await self._io.run(lambda: index.rebuild(self._rows(files())))
+                self._log("index.rebuilt", sessions=found)
+            rows = await self._io.run(lambda: [row for row in index.unfinished() if Path(row.path).exists()])
         except PerdureError as error:
             self._log.warning("index.failed", error=str(error))
-        else:
-            self._log("index.rebuilt", sessions=found)
+            return
+        for row in rows:
+            wake(row.key)
 
     def _rows(self, files: Iterable[Listed]) -> Iterator[Row]:
         for listed in files:
@@ -82,12 +86,12 @@ class Upkeep:
             self._dirty.add(held)
             self._arm()
 
-    def slept(self, key: str, held: Held) -> None:
-        """A session's file was let go."""
+    def slept(self, key: str, held: Held, *, unfinished: bool) -> None:
+        """A session's file was let go; `unfinished`: letters wait in it, or a turn was cut off."""
         self._awake.discard(held)
         self._dirty.discard(held)
         if self._index is not None:
-            self._asleep[key] = held
+            self._asleep[key] = held, unfinished
             self._arm()
 
     def evicted(self, session: str, seen: Seen) -> None:
@@ -137,8 +141,8 @@ class Upkeep:
         for session, seen in older:
             self._quietly("index.failed", partial(self._remember, session, seen))
         asleep, self._asleep = self._asleep, {}
-        for key, held in asleep.items():
-            self._quietly("index.failed", partial(self._put, key, held))
+        for key, (held, unfinished) in asleep.items():
+            self._quietly("index.failed", partial(self._put, key, held, unfinished))
 
     def _locks(self) -> None:
         now = self._kernel.clock.now()
@@ -153,16 +157,16 @@ class Upkeep:
         assert self._index is not None
         self._index.remember(session, (seen,))
 
-    def _put(self, key: str, held: Held) -> None:
+    def _put(self, key: str, held: Held, unfinished: bool) -> None:
         assert self._index is not None
         status = held.file.path.stat()
         listed = Listed(key, str(held.file.path), status.st_size, status.st_mtime_ns)
         if status.st_size <= SURVEYED:
             self._index.put(survey(listed))
         else:
-            self._index.put(
-                Row(key, listed.path, listed.size, listed.mtime_ns, updated=listed.mtime_ns // 1_000_000)
-            )
+            updated = listed.mtime_ns // 1_000_000
+            row = Row(key, listed.path, listed.size, listed.mtime_ns, updated=updated, open_turn=unfinished)
+            self._index.put(row)
 
     def _quietly(self, event: str, work: Callable[[], None]) -> None:
         try:
