@@ -237,7 +237,7 @@ class Host:
     def status(self, *, deep: bool = False) -> dict[str, Any]:
         """Figures of this host, in the form that `perdure status --json` prints."""
         self._must_run()
-        return host_status(self, deep=deep)
+        return host_status(self.services, self.directory, self.totals, deep=deep)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ from perdure.contracts import Event, Notice, TurnFinished
 from perdure.records import Usage
 
 if TYPE_CHECKING:
+    from perdure.actors.directory import Directory
+    from perdure.actors.services import Services
     from perdure.actors.session import Session
-    from perdure.host import Host
 
 
 class Totals:
@@ -49,11 +50,13 @@ class Totals:
         }
 
 
-def host_status(host: Host, *, deep: bool = False) -> dict[str, Any]:
+def host_status(
+    services: Services, directory: Directory, totals: Totals, *, deep: bool = False
+) -> dict[str, Any]:
     """The object that `perdure status --json` prints; `deep` adds a line for each awake session."""
-    stats = host.kernel.stats()
-    awake = host.directory.awake
-    files = sum(1 for _ in host.files.list())
+    stats = services.kernel.stats()
+    awake = directory.awake
+    files = sum(1 for _ in services.files.list())
     status: dict[str, Any] = {
         "host": {
             "sessions": files,
@@ -67,16 +70,16 @@ def host_status(host: Host, *, deep: bool = False) -> dict[str, Any]:
             {"name": name, "busy": busy, "queued": queued, "done": done, "crashed": crashed, "breaker": state}
             for name, busy, queued, done, crashed, state in stats.pools
         ],
-        "engines": [{"id": host.resolver.engine("").info.id}],
-        "models": [model_line(model) for model in host.resolver.models()],
+        "engines": [{"id": services.resolver.engine("").info.id}],
+        "models": [model_line(model) for model in services.resolver.models()],
         "totals": {
-            **host.totals.line(),
+            **totals.line(),
             "mail": stats.handled,
             "crashes": stats.crashes,
             "parked": stats.parked,
             "lost_jobs": stats.jobs_lost,
-            "wakings": host.directory.wakings,
-            "sleeps": host.directory.sleeps,
+            "wakings": directory.wakings,
+            "sleeps": directory.sleeps,
         },
     }
     if deep:

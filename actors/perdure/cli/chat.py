@@ -13,7 +13,7 @@ import anyio
 
 from perdure.actors.prompting import agent_settings
 from perdure.cli.conversation import Conversation, command
-from perdure.cli.entry import INTERRUPTED
+from perdure.cli.exits import INTERRUPTED
 from perdure.cli.output import emit, one_line, say, warn
 from perdure.cli.signals import Signals, hosted
 from perdure.cli.typed import whole_stdin

@@ -12,7 +12,7 @@ import sys
 import anyio
 from anyio.abc import TaskGroup
 
-from perdure.cli.entry import INTERRUPTED
+from perdure.cli.exits import INTERRUPTED
 from perdure.cli.output import safe, say, warn
 from perdure.cli.signals import Signals
 from perdure.cli.typed import Lines

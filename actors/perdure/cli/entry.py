@@ -11,13 +11,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from perdure.cli.exits import BUG, INTERRUPTED, UNREAD, UNWRITABLE
 from perdure.cli.output import streams, warn
 from perdure.errors import PerdureError
 
 if TYPE_CHECKING:
     from cyclopts import CycloptsError
-
-BUG, UNWRITABLE, INTERRUPTED, UNREAD = 70, 74, 130, 141
 
 
 def main() -> None:

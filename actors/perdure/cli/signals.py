@@ -17,7 +17,7 @@ from typing import NoReturn
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from perdure.cli.entry import INTERRUPTED
+from perdure.cli.exits import INTERRUPTED
 from perdure.errors import PerdureError
 from perdure.host import Host
 
