@@ -75,7 +75,9 @@ def _save(target: Path, data: bytes, force: bool) -> None:
     except FileExistsError:
         raise UsageError(f"{target}: is there already: name another file with -o, or use --force") from None
     except OSError as error:
-        raise StorageFailed(f"{target}: can't be written ({error.strerror})") from None
+        raise StorageFailed(
+            f"{target}: can't be written ({error.strerror}): make room, or name another place with -o"
+        ) from None
 
 
 def _umask() -> int:

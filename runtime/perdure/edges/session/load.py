@@ -240,10 +240,10 @@ def _refusal(file: File) -> str:
     if kind := _foreign(file):
         return f"a {kind} transcript, not a session: bring it in with `perdure import {file.path}`"
     if not sample.strip(b"\0 \t\r\n"):
-        return "there is nothing but blanks in the file, no session"
+        return "there is nothing but blanks in the file, no session: delete it, or name another file"
     if b"\0" in sample or tolerant.text(sample).count("\ufffd") > len(sample) // 10:
-        return "binary data, not a session file"
-    return "not a session file: no line of it is a session header or entry"
+        return "binary data, not a session file: name another file"
+    return "not a session file, no line of it is a session header or entry: name another file"
 
 
 def _stale(node: Node, epoch: int) -> Problem:
