@@ -280,6 +280,20 @@ def test_it_says_why_the_embedded_model_answers(state: Path, monkeypatch: pytest
     assert "ANTHROPIC_API_KEY is empty" in run("chat", "-m", "x", "--state", state).err
 
 
+def test_a_model_named_with_the_command_is_the_sessions_choice(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sonnet = "anthropic/claude-sonnet-4-5"
+    assert run("chat", "-m", "x", "--state", state).code == 0  # the scripted model is on record now
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    assert "this session's choice" in run("chat", "-m", "x", "--state", state).err
+    for given, named in (((), "scripted/scripted"), (("--model", sonnet), sonnet), ((), sonnet)):
+        assert named in run("chat", "-m", "/model", *given, "--state", state).out
+    ran = run("chat", "-m", "x", "--model", "scripted", "--state", state)
+    assert (ran.code, "scripted model answers" in ran.err) == (0, True)
+    assert len(messages(session_path(state.parent), "assistant")) == 3
+
+
 def test_a_message_may_begin_with_a_hyphen(state: Path) -> None:
     assert run("chat", "-m", "- one thing", "--state", state).code == 0
     assert said_by_users(session_path(state.parent)) == ["- one thing"]

@@ -63,6 +63,8 @@ def _model(session: Session, ref: str) -> str:
         return f"The model is {session.environment.model.ref}."
     info = session.services.resolver.model_info(ref)
     before = session.environment
+    if info.ref == before.model.ref:
+        return f"The model is {info.ref}."
     session.transcript.choose_model(info.provider, info.id)
     session.adopt(session.transcript.settings)
     limits = session.environment.limits

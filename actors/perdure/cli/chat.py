@@ -51,7 +51,8 @@ def run(
     _refuse(message, model, window, as_json)
     settings = load(state=state)
     if settings.tools.workspace == "" and workspace is not None and not workspace.is_dir():
-        raise UsageError(f"{workspace}: no such folder: make it, or leave --workspace away")
+        why = "is no folder: name one" if workspace.exists() else "no such folder: make it"
+        raise UsageError(f"{workspace}: {why}, or leave --workspace away")
     blocks = tuple(attachment(path) for path in attach)
     text = None if message is None else said(message, blocks)
     host = Host(
@@ -64,6 +65,7 @@ def run(
     configured = bool(model or settings.models.default or agent_settings(settings, key).model)
 
     async def work(signals: Signals) -> int:
+        await _choose(host, key, model)
         if text is not None and command(text):
             return await _command(host, key, text, as_json)
         _introduce(host, key, configured)
@@ -73,6 +75,12 @@ def run(
 
     loop, options = backend_options(backend)
     return anyio.run(hosted, host, key, work, backend=loop, backend_options=options)
+
+
+async def _choose(host: Host, key: str, model: str | None) -> None:
+    """`--model` is the session's choice from now on, as `/model` is; else a known session keeps its own."""
+    if model is not None or host.files.path(key).exists():
+        await host.command(key, f"/model {model or ''}".strip())
 
 
 def _refuse(message: str | None, model: str | None, window: int | None, as_json: bool) -> None:
@@ -175,10 +183,19 @@ def _tell(key: str, event: Event) -> None:
 def _introduce(host: Host, key: str, configured: bool) -> None:
     if host.resolver.replaced:
         warn(f"[engine: {host.resolver.replaced}]")
-    if host.resolver.model_for(key, None).provider == "scripted":
-        named = "ANTHROPIC_API_KEY" in os.environ
-        why = "ANTHROPIC_API_KEY is empty" if named else "no ANTHROPIC_API_KEY in the environment"
-        warn(f"The embedded scripted model answers ({'as configured' if configured else why}).")
+    session, default = host.directory.awake.get(key), host.resolver.model_for(key, None)
+    model = session.environment.model if session is not None else default
+    if model.provider == "scripted":
+        why = "as configured" if configured else _keyless()
+        if model.ref != default.ref:
+            why = "this session's choice; /model changes it"
+        warn(f"The embedded scripted model answers ({why}).")
+
+
+def _keyless() -> str:
+    if "ANTHROPIC_API_KEY" in os.environ:
+        return "ANTHROPIC_API_KEY is empty"
+    return "no ANTHROPIC_API_KEY in the environment"
 
 
 def _print(reply: Reply) -> None:
