@@ -28,7 +28,7 @@ from helpers_host import (
 )
 from helpers_kernel import each_loop
 from perdure.actors.services import Timing
-from perdure.contracts import ToolContext
+from perdure.contracts import ToolContext, ToolOutput
 from perdure.edges.models.reply import ScriptedReply, call, fail, say
 from perdure.edges.session.history import History
 from perdure.edges.settings import CompactionSettings, GuardSettings, Settings
@@ -37,7 +37,7 @@ from perdure.errors import ModelError
 from perdure.host import Host
 from perdure.kernel.run import Backend
 from perdure.kernel.virtual import VirtualClock
-from perdure.records import ModelInfo
+from perdure.records import ModelInfo, Text
 
 SMALL = ModelInfo("scripted", "test", window=16_000, cache_minimum=16)
 OTHER = "agent:main:cli:dm:other"
@@ -433,6 +433,28 @@ def test_an_entry_holds_no_more_of_an_output_than_the_setting_allows(kib: int, t
     assert "evidence sha256:" in text_of(result["message"])
 
 
+def test_details_over_the_limit_are_evidence_too(tmp_path: Path) -> None:
+    huge = json.dumps({"rows": ["x" * 100] * 20}).encode()
+
+    async def dump(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return ToolOutput((Text("shown"),), details=huge)
+
+    play = Play(calls("dump"), say("read"))
+    settings = Settings(guard=GuardSettings(evidence_kib=1))
+
+    async def main(clock: VirtualClock) -> None:
+        async with hosted(tmp_path, play, clock, tools=[Fn("dump", dump)], settings=settings) as host:
+            await ask(host, "go")
+
+    virtual(main)
+    (kept,) = [p for p in (tmp_path / "state" / "evidence").rglob("*") if p.is_file()]
+    (result,) = messages(session_path(tmp_path), "toolResult")
+    told = result["message"]["details"]
+    assert told["bytes"] == len(huge)
+    assert told["evidence"].endswith(kept.name)
+    assert text_of(result["message"]) == "shown"
+
+
 def test_evidence_and_entries_of_another_session_are_out_of_reach(tmp_path: Path) -> None:
     found: dict[str, str] = {}
 
@@ -457,9 +479,6 @@ def test_evidence_and_entries_of_another_session_are_out_of_reach(tmp_path: Path
 
 
 def test_details_of_a_result_never_reach_a_model_or_a_summary(tmp_path: Path) -> None:
-    from perdure.contracts import ToolOutput
-    from perdure.records import Text
-
     async def odd(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return ToolOutput((Text("shown " + WORDS * 20),), details=b'{"hidden":"xyzzy-details"}')
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure.actors.services import Services
 from perdure.contracts import ToolOutput
 from perdure.records import Block, Text
@@ -11,19 +13,29 @@ HEAD, TAIL = 24 * 1024, 8 * 1024  # characters kept of what is over the limit, w
 
 async def bounded(services: Services, output: ToolOutput) -> tuple[ToolOutput, tuple[str, ...]]:
     """`output` as it may be written, and the hashes it keeps: what is over the limit goes to evidence."""
+    content, kept = await _content(services, output)
+    details = output.details
+    if details is not None and len(details) > services.evidence_limit:
+        digest = await services.blobs.put(details)
+        details = msgspec.json.encode({"evidence": f"sha256:{digest}", "bytes": len(details)})
+        kept = (*kept, digest)
+    return ToolOutput(content, output.is_error, details), kept
+
+
+async def _content(services: Services, output: ToolOutput) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     limit = services.evidence_limit
     text = "\n".join(b.text for b in output.content if isinstance(b, Text))
     full = output.full if output.full is not None else (_encode(text) if len(text) > limit else None)
     if full is None:
-        return output, ()
+        return output.content, ()
     digest = await services.blobs.put(full)
     note = f"[whole output: {len(full):,} bytes, evidence sha256:{digest}; read it with recall]"
-    if len(text) > limit:
-        head, tail = min(HEAD, limit * 3 // 4), min(TAIL, limit // 4)
-        text = f"{text[:head]}\n[… {len(text) - head - tail:,} characters left out …]\n{text[-tail:]}"
-        others: tuple[Block, ...] = tuple(b for b in output.content if not isinstance(b, Text))
-        return ToolOutput((Text(f"{text}\n{note}"), *others), output.is_error, output.details), (digest,)
-    return ToolOutput((*output.content, Text(note)), output.is_error, output.details), (digest,)
+    if len(text) <= limit:
+        return (*output.content, Text(note)), (digest,)
+    head, tail = min(HEAD, limit * 3 // 4), min(TAIL, limit // 4)
+    text = f"{text[:head]}\n[… {len(text) - head - tail:,} characters left out …]\n{text[-tail:]}"
+    others = tuple(b for b in output.content if not isinstance(b, Text))
+    return (Text(f"{text}\n{note}"), *others), (digest,)
 
 
 def _encode(text: str) -> bytes:
