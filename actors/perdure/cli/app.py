@@ -180,16 +180,20 @@ def doctor(
     target: Annotated[str, Parameter(help="A session's key, or a session file of any origin.")],
     /,
     *,
+    fix: Annotated[
+        bool,
+        Parameter(name="--fix", negative="", help="Rewrite damaged lines; the old file is kept beside it."),
+    ] = False,
     state: State = None,
     json: Json = False,
 ) -> int:
-    """Examine a session file without changing a byte.
+    """Examine a session file, without changing a byte unless told to mend it.
 
     Exit code: 0 healthy (notes may be there), 1 damage, 2 unreadable.
     """
     from perdure.cli.doctor import run
 
-    return run(target, state=state, as_json=json)
+    return run(target, fix=fix, state=state, as_json=json)
 
 
 @app.command(group=_LOOKING)

@@ -1,4 +1,7 @@
-"""`perdure doctor`: what is damaged in a session file, and what is only worth knowing. Changes nothing."""
+"""`perdure doctor`: what is damaged in a session file, and what is only worth knowing.
+
+Changes nothing, unless told to mend: then damaged lines are rewritten, and the old file is kept.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure.cli.output import emit, fail, patience, say
 from perdure.cli.target import find
 from perdure.edges.session.doctor import UNREADABLE, Report, examine, exit_status
+from perdure.edges.session.mend import MENDED, Mended, mend
 from perdure.edges.session.problems import Problem
-from perdure.errors import UnreadableFile, UsageError
+from perdure.errors import Locked, StorageFailed, UnreadableFile, UsageError
 
 SHOWN = 100  # problems of one severity printed for a person
 
 
-def run(target: str, *, state: Path | None = None, as_json: bool) -> int:
-    """Print the report. 0 healthy (notes may be there), 1 damage, 2 unreadable."""
-    name = target
+def run(target: str, *, fix: bool = False, state: Path | None = None, as_json: bool) -> int:
+    """Print the report. 0 healthy (notes may be there), 1 damage, 2 unreadable (or not to be mended)."""
+    name, done = target, Mended()
     try:
         path = find(target, state).path
         name = str(path)
         patience(path)
-        report = examine(path, now_ms=time.time_ns() // 1_000_000, has_evidence=_evidence(path))
-    except (UnreadableFile, UsageError) as error:
+        now = time.time_ns() // 1_000_000
+        if fix:
+            done = mend(path, now)
+        report = examine(path, now_ms=now, has_evidence=_evidence(path))
+        report = replace(report, fixed=tuple(map(_told, done.fixed)))
+    except (UnreadableFile, UsageError, Locked, StorageFailed) as error:
         if as_json:
             emit(_unreadable(name, str(error)))
         fail(str(error), UNREADABLE)
@@ -33,7 +43,19 @@ def run(target: str, *, state: Path | None = None, as_json: bool) -> int:
         emit(report.builtins())
     else:
         show(report)
+        _show_mended(done)
     return exit_status(report)
+
+
+def _told(found: Problem) -> str:
+    return f"{found.kind} at line {found.line}, byte {found.byte}: {found.detail}"
+
+
+def _show_mended(done: Mended) -> None:
+    for found in done.fixed[:SHOWN]:
+        say(f"  mended: {_told(found)}")
+    if done.backup:
+        say(f"  The file as it was is kept as {done.backup}")
 
 
 def _evidence(path: Path) -> Callable[[str], bool] | None:
@@ -68,8 +90,8 @@ def show(report: Report) -> None:
         verdict = "one place is damaged"
     say(f"{report.file}: {report.format}, {report.entries:,} entries: {verdict}")
     _list("damage", damage)
-    if damage:
-        say("  No command rewrites damage: it stays where it is, truncation leaves it there, too.")
+    if any(found.kind in MENDED for found in damage):
+        say("  `perdure doctor FILE --fix` rewrites such lines and keeps the file as it was beside it.")
     _list("note", notes)
 
 

@@ -1,6 +1,6 @@
 """The doctor's examination of one file: all damage and notes with their byte positions; nothing is changed.
 
-Works on a bare file, ours or foreign, without a host. Repair stands elsewhere.
+Works on a bare file, ours or foreign, without a host. Repair is `mend`'s.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Kind: TypeAlias = Damage | Note
 
 NOTES: Final = frozenset(get_args(Note))
 
-# What the reader makes of each kind. No command rewrites a damaged line, and truncation leaves it there.
+# What the reader makes of each kind until somebody mends it; truncation leaves damaged lines where they are.
 _READ_AS: Final[dict[str, str]] = {
     "torn": "the piece costs itself only, whole records beside it are read; an append begins a new line",
     "glued": "each whole record of the line is read; nothing has to be put right",
