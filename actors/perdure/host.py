@@ -111,6 +111,7 @@ class Host:
         self._truncate_after = truncate_after or self.settings.compaction.truncate_mb * 1024 * 1024
         self._timing = timing or self._configured_timing()
         self.registry = Registry()
+        self.away: list[str] = []  # tool servers that could not be reached, and why
         self._stack = AsyncExitStack()
         self.running = self.closing = self._killed = False
 
@@ -268,6 +269,7 @@ class Host:
             found += await server.tools()
             if server.problem:
                 self.log.warning("mcp.away", server=server.name, problem=server.problem)
+                self.away.append(f"the MCP server {server.name} is away: {server.problem}")
         return tuple(found)
 
     def _furnish(self, more: tuple[Tool, ...]) -> None:

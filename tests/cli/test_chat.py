@@ -202,6 +202,18 @@ def test_a_single_message_tells_of_retries_beside_the_reply(state: Path) -> None
     assert "[retry: 529 overloaded_error: Overloaded; trying again in 0.5 s]\nthe answer\n" in chat.shown
 
 
+def test_names_in_the_configuration_that_nothing_bears_are_told_and_the_chat_goes_on(state: Path) -> None:
+    state.mkdir()
+    (state / "perdure.toml").write_text(
+        '[tools]\nallow = ["reed"]\n[compaction]\nmodel = "antropic/x"\n[mcp.files]\ncommand = "/none/such"\n'
+    )
+    ran = run("chat", "-m", "hello", "--state", state)
+    assert ran.code == 0
+    assert "tools.allow: unknown tool 'reed'; did you mean read?" in ran.err
+    assert "compaction.model: unknown model 'antropic/x'" in ran.err
+    assert "the MCP server files is away" in ran.err
+
+
 def test_an_engine_that_is_not_there_is_told(state: Path) -> None:
     state.mkdir()
     (state / "perdure.toml").write_text('[plugins.slots]\ncontext_engine = "nobody"\n')

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import anyio
 
 from perdure.actors.prompting import agent_settings
+from perdure.cli.config import names_of_nothing
 from perdure.cli.conversation import Conversation, command
 from perdure.cli.exits import INTERRUPTED
 from perdure.cli.output import emit, one_line, say, warn
@@ -50,6 +51,8 @@ def run(
     """One message (`-m`, or `--json`), or a conversation on the terminal. Exit 1 if the turn failed."""
     _refuse(message, model, window, as_json)
     settings = load(state=state)
+    for finding in names_of_nothing(settings, "the configuration"):
+        warn(f"perdure: {finding}")
     if settings.tools.workspace == "" and workspace is not None and not workspace.is_dir():
         why = "is no folder: name one" if workspace.exists() else "no such folder: make it"
         raise UsageError(f"{workspace}: {why}, or leave --workspace away")
@@ -183,6 +186,8 @@ def _tell(key: str, event: Event) -> None:
 def _introduce(host: Host, key: str, configured: bool) -> None:
     if host.resolver.replaced:
         warn(f"[engine: {host.resolver.replaced}]")
+    for problem in host.away:
+        warn(f"[tools: {problem}]")
     session, default = host.directory.awake.get(key), host.resolver.model_for(key, None)
     model = session.environment.model if session is not None else default
     if model.provider == "scripted":

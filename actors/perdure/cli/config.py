@@ -76,7 +76,11 @@ def _deeper(path: Path | None, state: Path | None) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("the environment", "", str(error).removeprefix("the environment: "))
         return
-    source = str(path or "the environment")
+    yield from names_of_nothing(settings, str(path or "the environment"))
+
+
+def names_of_nothing(settings: Settings, source: str) -> Iterator[Finding]:
+    """Models, engines, tools and folders that the settings name and that aren't there."""
     for key, problem, accepted in (*_models(settings), *_engine(settings), *_tools(settings)):
         yield Finding(source, key, problem, accepted)
     for key, problem in _workspaces(settings):
