@@ -65,7 +65,7 @@ class Loopback:
                 return wire.next()
             return await self._message(wire, body)
         except Refused as refusal:
-            await wire.reply(refusal.status, refusal.body())
+            await wire.reply(refusal.status, self._provider.family.error_body(refusal))
             return wire.next()
 
     def _admit(self, path: str, headers: dict[str, str], body: bytes) -> None:
@@ -95,7 +95,7 @@ class Loopback:
         failed = self._provider.failure(decided)
         if failed is not None:
             wait = {} if reply.retry_after is None else {"retry-after": f"{reply.retry_after:g}"}
-            await wire.reply(failed.status, failed.body(), wait)
+            await wire.reply(failed.status, self._provider.family.error_body(failed), wait)
             return wire.next()
         self._provider.begin(decided)
         whole = sse.message(decided, decoded["model"])

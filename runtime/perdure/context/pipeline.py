@@ -187,6 +187,7 @@ def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Mem
         max_tokens=max(1, min(env.output_cap, env.limits.window - fixed - estimator.upper(size))),
         thinking_level=env.thinking if done.thinking else "off",
         retention=env.retention,
+        session=env.session,
         memo=memo,
     )
     return Prepared(

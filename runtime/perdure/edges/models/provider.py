@@ -15,9 +15,9 @@ import msgspec
 from perdure.contracts import Request
 from perdure.edges.models.accounting import Accounting, Plan, written
 from perdure.edges.models.issued import Issued
-from perdure.edges.models.reply import REFUSALS, ScriptedReply, Source
-from perdure.edges.models.rules.refusal import Json, Refused, check_room, invalid
-from perdure.edges.models.strict import validate
+from perdure.edges.models.reply import ScriptedReply, Source
+from perdure.edges.models.rules.refusal import Json, Refused, invalid
+from perdure.edges.models.strict import family_of
 from perdure.records import Block, ModelInfo, Record, Thinking, ToolCall, Usage
 
 
@@ -45,7 +45,8 @@ class Decided(Record):
 
 
 class Provider:
-    """One scripted provider. `accounting` None counts nothing and knows no window.
+    """One scripted provider, of the family that the model's API names. `accounting` None counts nothing
+    and knows no window. A body that was checked is in the shape of the Messages API (`Family.read`).
 
     An answer ends where the window does, with stop "length"; `max_tokens` doesn't cut it, because scripts
     made from recordings were counted by another tokenizer.
@@ -62,6 +63,7 @@ class Provider:
         accounting: Accounting | None = None,
     ) -> None:
         self.info, self.clock, self.accounting = info, clock, accounting
+        self.family = family_of(info.api)
         self._source, self._strict, self._known = source, strict, known
         self._issued = Issued()
 
@@ -69,23 +71,25 @@ class Provider:
         """Decode a body and check all but its size. Raises `Refused`."""
         body = decode(raw)
         if self._strict:
-            validate(body, known=self._known, model=self.info, counting=counting)
-            self._issued.check(body["messages"])
-        return body
+            self.family.validate(body, known=self._known, model=self.info, counting=counting)
+        read = self.family.read(body)
+        if self._strict:
+            self._issued.check(read["messages"])
+        return read
 
     def plan(self, body: Json) -> Plan:
         """Count a body. Raises `Refused` over the window."""
         if self.accounting is None:
             return Plan(0)
         plan = self.accounting.plan(body, self.info, self.clock.now())
-        check_room(plan.tokens, body.get("max_tokens", 0), self.info)
+        self.family.room(plan.tokens, body.get("max_tokens", 0), self.info)
         return plan
 
     async def decide(self, body: Json, plan: Plan, request: Request) -> Decided:
         """Ask the script; wait until its first token."""
         found = self._source(body, request)
         reply = await found if isawaitable(found) else found
-        blocks = tuple(_named(block, n, request.body) for n, block in enumerate(reply.blocks))
+        blocks = tuple(self._named(block, n, request.body) for n, block in enumerate(reply.blocks))
         await self.clock.sleep(reply.latency)
         if self.accounting is None:
             return Decided(reply, blocks, plan, 1)
@@ -98,18 +102,21 @@ class Provider:
 
     def failure(self, decided: Decided) -> Refused | None:
         """The error that a fault sends before the first token, in the provider's wording."""
-        fault = decided.reply.fault
-        if fault == "overflow":
-            size, window = max(decided.plan.tokens, self.info.window + 1), self.info.window
-            message = f"prompt is too long: {size} tokens > {window} maximum"
-            return Refused(400, "invalid_request_error", message)
-        return Refused(*REFUSALS[fault]) if fault in REFUSALS else None
+        return self.family.refusal(decided.reply.fault, decided.plan.tokens, self.info)
 
     def begin(self, decided: Decided) -> None:
         """The answer begins: the cache is readable, and its thinking can't be changed any more."""
         if self.accounting is not None:
             self.accounting.commit(decided.plan, self.clock.now())
         self._issued.remember(decided.blocks)
+
+    def _named(self, block: Block, n: int, body: bytes) -> Block:
+        """A call gets its id, thinking its signature: from the request, so that a replay gives the same."""
+        if isinstance(block, ToolCall) and not block.id:
+            return msgspec.structs.replace(block, id=self.family.call_id(_mark(body, n)))
+        if isinstance(block, Thinking) and not block.signature:
+            return msgspec.structs.replace(block, signature=f"sig_{_mark(body, n)}")
+        return block
 
 
 def decode(body: bytes) -> Json:
@@ -121,15 +128,6 @@ def decode(body: bytes) -> Json:
     if not isinstance(value, dict):
         invalid("The request body is not valid JSON: an object is expected")
     return value
-
-
-def _named(block: Block, n: int, body: bytes) -> Block:
-    """Give a call its id and thinking its signature: from the request, so that a replay gives the same."""
-    if isinstance(block, ToolCall) and not block.id:
-        return msgspec.structs.replace(block, id=f"toolu_{_mark(body, n)}")
-    if isinstance(block, Thinking) and not block.signature:
-        return msgspec.structs.replace(block, signature=f"sig_{_mark(body, n)}")
-    return block
 
 
 def _mark(body: bytes, n: int) -> str:

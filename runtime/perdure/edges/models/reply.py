@@ -40,24 +40,6 @@ class ScriptedReply(Record):
 
 Source: TypeAlias = Callable[[dict[str, Any], Request], ScriptedReply | Awaitable[ScriptedReply]]
 
-# fault → (status, error type, message) of the reply a provider would send before any token
-REFUSALS: dict[str, tuple[int, str, str]] = {
-    "rate_limit": (
-        429,
-        "rate_limit_error",
-        "This request would exceed your account's rate limit. Please try again later.",
-    ),
-    "overloaded": (529, "overloaded_error", "Overloaded"),
-    "server": (500, "api_error", "Internal server error"),
-    "auth": (401, "authentication_error", "invalid x-api-key"),
-    "billing": (
-        400,
-        "invalid_request_error",
-        "Your credit balance is too low to access the Anthropic API. "
-        "Please go to Plans & Billing to upgrade or purchase credits.",
-    ),
-}
-
 
 def say(text: str, **options: Any) -> ScriptedReply:
     """An answer of one text."""

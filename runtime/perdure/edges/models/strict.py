@@ -1,23 +1,30 @@
-"""The strict door of the scripted model: every rule of the Messages API we know, in its own order.
+"""The strict door of the scripted model: the rules of each API we know, chosen by the model's.
 
 A request that passes here is one that the provider would not refuse for its structure. Rules come
-from recordings, public issue threads and the official SDK; those known only by hearsay are `known`
+from recordings, public issue threads and the official SDKs; those known only by hearsay are `known`
 and can be switched off.
 """
 
 from __future__ import annotations
 
-from perdure.edges.models.rules.content import check_content_rules
-from perdure.edges.models.rules.images import check_images
-from perdure.edges.models.rules.marks import check_marks
-from perdure.edges.models.rules.pairing import check_pairing
-from perdure.edges.models.rules.refusal import Json, Refused, invalid
-from perdure.edges.models.rules.schema import Found, check_messages, check_system, check_top
-from perdure.edges.models.rules.thinking import check_thinking
-from perdure.edges.models.rules.tools import check_choice, check_tools
+from perdure.edges.models.rules import messages
+from perdure.edges.models.rules.family import Family
+from perdure.edges.models.rules.refusal import Json, Refused
+from perdure.errors import ConfigError
 from perdure.records import ModelInfo
 
-__all__ = ["Refused", "validate"]
+__all__ = ["Refused", "family_of", "validate"]
+
+FAMILIES: dict[str, Family] = {
+    "anthropic-messages": messages.FAMILY,
+}
+
+
+def family_of(api: str) -> Family:
+    """The rules of an API. Raises `ConfigError` for one that has none here."""
+    if api not in FAMILIES:
+        raise ConfigError(f"unknown API {api!r}: a scripted model speaks {', '.join(FAMILIES)}")
+    return FAMILIES[api]
 
 
 def validate(
@@ -25,31 +32,9 @@ def validate(
 ) -> None:
     """Raise `Refused` with the provider's status, type and message for the first rule `body` breaks.
 
-    Order: schema → model (404) → meaning. The window is checked afterwards by who counts tokens.
-    `known=False` leaves out the rules that no recording or source confirms; `model` adds the rules
-    of one model; `counting` reads the body as `count_tokens` does (no `max_tokens` needed).
+    `known=False` leaves out the rules that no recording or source confirms; `model` chooses the API
+    (none: Anthropic's) and adds the rules of one model; `counting` reads the body as `count_tokens`
+    does (no `max_tokens` needed).
     """
-    check_top(body, counting=counting)
-    found = Found()
-    check_tools(body.get("tools"), found, known=known)
-    check_system(body.get("system"), found)
-    check_messages(body["messages"], found)
-    if model is not None and body["model"] != model.id:
-        raise Refused(404, "not_found_error", f"model: {body['model']}")
-    check_choice(body, known=known)
-    _check_size(body, model, known)
-    check_content_rules(body, model, known=known)
-    check_pairing(body["messages"], known=known)
-    check_thinking(body, model, found, known=known)
-    check_marks(body, found)
-    if "image" in found.kinds:
-        check_images(body["messages"], known=known)
-
-
-def _check_size(body: Json, model: ModelInfo | None, known: bool) -> None:
-    wanted = body.get("max_tokens", 0)
-    if known and model is not None and wanted > model.max_output:
-        invalid(
-            f"max_tokens: {wanted} > {model.max_output}, which is the maximum allowed number of output "
-            f"tokens for {model.id}"
-        )
+    family = family_of(model.api) if model is not None else messages.FAMILY
+    family.validate(body, known=known, model=model, counting=counting)
