@@ -24,6 +24,8 @@ from perdure.actors.services import Services, Timing
 from perdure.actors.session import Session
 from perdure.actors.status import Totals, host_status
 from perdure.actors.upkeep import Upkeep, open_index
+from perdure.context.cache import LIFE
+from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, Receipt, Reply, Tool
 from perdure.edges import state as state_folder
@@ -319,6 +321,7 @@ class Host:
             truncate_after=self._truncate_after,
             truncates=self.settings.compaction.truncate,
             compacts_idle=self.settings.compaction.idle,
+            cache_life=max(PRUNE_TTL_SECONDS, LIFE[self.settings.models.cache]),
             on_idle=lambda key: self.directory.rested(key),
         )
         self.directory = Directory(self.services, self._most_awake)

@@ -10,6 +10,7 @@ from typing import Protocol
 from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
+from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import Blobs, ContextEngine, Model, Tool
 from perdure.edges.log import Log
@@ -25,7 +26,10 @@ from perdure.records import ModelInfo
 class Resolver(Protocol):
     """Answers, from configuration and session, what a session runs with."""
 
-    def environment(self, key: str, model: ModelInfo, thinking: str) -> Environment: ...
+    def environment(self, key: str, model: ModelInfo, thinking: str, *, fresh: bool = True) -> Environment:
+        """`fresh` False: by the workspace's files as this session was last shown them, if that is known."""
+        ...
+
     def model_for(self, key: str, ref: str | None) -> ModelInfo:
         """The session's own choice `ref` where it can be had, else the agent's, else the default."""
         ...
@@ -83,4 +87,5 @@ class Services:
     compacts_idle: bool = True
     truncates: bool = True
     truncate_after: int = 2 * 1024 * 1024
+    cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_idle: Callable[[str], None] = lambda key: None

@@ -44,7 +44,7 @@ from perdure.actors.opening import Opening
 from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
 from perdure.actors.turns import Turns
-from perdure.actors.view import unseen
+from perdure.actors.view import answered_at, unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
 from perdure.contracts import Notice
@@ -56,6 +56,8 @@ from perdure.kernel.outcome import Returned, describe
 from perdure.kernel.waiter import Waiter
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
+Refresh: TypeAlias = Literal["woken", "cold", "compaction", "model", "thinking", "settings"]
+"""Why a session's environment was resolved anew."""
 
 
 class Session:
@@ -158,9 +160,9 @@ class Session:
 
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
-        t, answered = self.transcript, self.turns.answered
+        t = self.transcript
         if t.settings != self._adopted:  # another program has changed them
-            self.adopt(t.settings)
+            self.adopt(t.settings, "settings")
         return Snapshot(
             key=self.key,
             session_id=t.session_id,
@@ -173,7 +175,7 @@ class Session:
             unseen=unseen(t.items),
             calibration=t.calibration,
             running=self.state in ("running", "settling"),
-            cache_age=(self.services.clock.wall_ms() - answered) / 1000 if answered else None,
+            cache_age=self.turns.cache_age,
         )
 
     def submit(self, pool: str, mail: Mail) -> bool:
@@ -197,17 +199,26 @@ class Session:
             self.services.log.warning("worker.full", session=self.key, pool=pool)
         return accepted
 
-    def adopt(self, chosen: Settings) -> None:
-        """Run with what the transcript says: model and thinking level, chosen here or by another program."""
+    def adopt(self, chosen: Settings, why: Refresh) -> None:
+        """Run with what the transcript says: model and thinking level, chosen here or by another program.
+
+        The workspace's files are read anew only where that costs no cached prefix, or it is lost anyway.
+        """
         resolver = self.services.resolver
         ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
         info = resolver.model_for(self.key, ref)
-        self.environment = resolver.environment(self.key, info, chosen.thinking)
+        fresh = why in ("cold", "compaction", "model") or self.turns.cold
+        found = resolver.environment(self.key, info, chosen.thinking, fresh=fresh)
         self._adopted = chosen
+        if not hasattr(self, "environment"):
+            self.environment = found
+        elif found != self.environment:
+            self.services.log("context.refreshed", session=self.key, why=why)
+            self.environment, self.refreshed = found, why
 
     def refresh_environment(self) -> None:
         """After a compaction the cache is cold anyway: bootstrap files are read again."""
-        self.adopt(self.transcript.settings)
+        self.adopt(self.transcript.settings, "compaction")
         self.turns.scratch = Scratch()
 
     def notice(self, kind: str, text: str) -> None:
@@ -222,7 +233,8 @@ class Session:
             self._not_woken(error or Closed("the session could not be opened"))
             return
         try:
-            self.adopt(held.opened.settings)
+            self.turns.answered = answered_at(held.opened.items)
+            self.adopt(held.opened.settings, "woken")
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)
             self._not_woken(failure)

@@ -50,7 +50,7 @@ class Turns:
         self.aborted = False  # somebody asked for the running turn's end
         self.tally = Tally()
         self.scratch = Scratch()
-        self.answered = 0  # wall ms of the latest model call's end, for the cache's age
+        self.answered = 0  # wall ms of the latest answer, for the cache's age; 0: none is known
         self.after_due = False  # the hooks of the last turn have not reported yet
         self._pause: Timer | None = None  # turns wait for a disk that takes something again
 
@@ -60,6 +60,8 @@ class Turns:
         """Begin a turn from the transcript as it stands; letters wait in it or in the inbox."""
         session = self.session
         session.stop_timers()
+        if self.answered and self.cold:  # what has changed in the workspace is shown when it costs nothing
+            session.adopt(session.transcript.settings, "cold")
         self.tally = Tally()
         session.services.events.publish(TurnStarted(session.key, self.number + 1))
         self.run()
@@ -79,6 +81,17 @@ class Turns:
         except KernelClosed:
             session.state = "idle"
             session.letters.refuse(Closed("the host is stopping"))
+
+    @property
+    def cache_age(self) -> float | None:
+        """Seconds since a model last read this view; None: never, as far as is known."""
+        return (self.session.services.clock.wall_ms() - self.answered) / 1000 if self.answered else None
+
+    @property
+    def cold(self) -> bool:
+        """Whether nothing is lost by a change at the front of the next request."""
+        age = self.cache_age
+        return age is None or age >= self.session.services.cache_life
 
     @property
     def unfinished(self) -> bool:
@@ -137,7 +150,7 @@ class Turns:
             mail.done.fail(error)
             return
         if mail.accepted:
-            self.answered = session.services.clock.wall_ms()
+            self.answered = mail.message.timestamp or session.services.clock.wall_ms()
             session.compacting.accepted(mail)
         mail.done.set(item)
         if not self._passive:

@@ -19,6 +19,9 @@ from perdure.records import ModelInfo, Record
 
 Retention: TypeAlias = Literal["none", "short", "long"]
 
+LIFE: dict[Retention, float] = {"none": 0.0, "short": 300.0, "long": 3600.0}
+"""Seconds that a cached prefix lives after its last use."""
+
 MAX_MARKS = 4
 SPACING = 15  # blocks: the provider looks back 20 from a mark, so an older write is always in sight
 MAX_STABLE_CACHE_READ_RATIO = 0.95

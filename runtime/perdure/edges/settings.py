@@ -72,7 +72,10 @@ class GuardSettings(Record):
 
 
 class PruningSettings(Record):
-    """`[pruning]`: trimming of old tool results when the cache is cold."""
+    """`[pruning]`: trimming of old tool results when the cache is cold.
+
+    `allow_tools` and `deny_tools` are globs of tool names: with any allowed only those are pruned, deny wins.
+    """
 
     mode: Literal["auto", "on", "off"] = "auto"
     ttl_seconds: Seconds = 300.0
@@ -84,6 +87,8 @@ class PruningSettings(Record):
     soft_chars: Positive = 4_000
     head_chars: Count = 1_500
     tail_chars: Count = 1_500
+    allow_tools: tuple[str, ...] = ()
+    deny_tools: tuple[str, ...] = ()
 
 
 class DirectSettings(Record):
