@@ -51,7 +51,7 @@ def pause(timing: Timing, attempt: int, retry_after: float | None) -> float:
 
 
 async def _once(services: Services, request: Request, tally: Tally) -> Answer:
-    tally.partial = ""
+    tally.partial, tally.asked = "", services.clock.wall_ms()
     stream = services.resolver.model(request.model).stream(request)
     try:
         while True:

@@ -87,5 +87,6 @@ class Services:
     compacts_idle: bool = True
     truncates: bool = True
     truncate_after: int = 2 * 1024 * 1024
+    watches_cache: bool = True
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_idle: Callable[[str], None] = lambda key: None

@@ -44,7 +44,7 @@ from perdure.actors.opening import Opening
 from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
 from perdure.actors.turns import Turns
-from perdure.actors.view import answered_at, unseen
+from perdure.actors.view import unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
 from perdure.contracts import Notice
@@ -77,6 +77,7 @@ class Session:
         self.held: Held
         self.transcript: Transcript
         self.environment: Environment
+        self.refreshed = ""  # why the environment was last resolved anew
         self._adopted = Settings()
         self.opening.begin()
 
@@ -176,6 +177,7 @@ class Session:
             calibration=t.calibration,
             running=self.state in ("running", "settling"),
             cache_age=self.turns.cache_age,
+            refreshed=self.refreshed,
         )
 
     def submit(self, pool: str, mail: Mail) -> bool:
@@ -233,7 +235,7 @@ class Session:
             self._not_woken(error or Closed("the session could not be opened"))
             return
         try:
-            self.turns.answered = answered_at(held.opened.items)
+            self.turns.woken(held.opened)
             self.adopt(held.opened.settings, "woken")
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)

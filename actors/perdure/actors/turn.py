@@ -14,8 +14,11 @@ from perdure.actors.model_call import call_model
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
+from perdure.context.blame import Made
+from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
 from perdure.context.tokens import Estimator
+from perdure.context.watch import Watch, told
 from perdure.contracts import Assembled, EngineContext, Notice
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
@@ -28,10 +31,17 @@ class Turn:
     """One turn of one session. `number` fences its reports: the session refuses an older one's."""
 
     def __init__(
-        self, key: str, number: int, session: Ref, services: Services, tally: Tally, scratch: Scratch
+        self,
+        key: str,
+        number: int,
+        session: Ref,
+        services: Services,
+        tally: Tally,
+        scratch: Scratch,
+        watch: Watch | None,
     ) -> None:
         self.key, self.number, self.session, self.services = key, number, session, services
-        self.tally, self.scratch = tally, scratch
+        self.tally, self.scratch, self.watch = tally, scratch, watch
 
     async def run(self) -> TurnOutcome:
         """Model ↔ tools until the model asks for no tool, fails for good, or the view must shrink."""
@@ -47,10 +57,12 @@ class Turn:
                     window = view.environment.model.window
                     return Overflowed(window, window, "provider", str(error))
                 return await self._give_up(view, str(error))
+            sent = self.watch.prefix.fingerprint if self.watch is not None else ""
             item = await self.append(
-                answer.message, prepared.decisions, accepted=True, forecast=prepared.forecast
+                answer.message, prepared.decisions, accepted=True, forecast=prepared.forecast, sent=sent
             )
             self._count(answer.message)
+            self._tell(view, prepared, answer.message)
             calls = tuple(b for b in answer.message.content if isinstance(b, ToolCall))
             if not calls or answer.message.stop == "aborted":
                 return Rested(_text(answer.message), _rest(answer.message.stop))
@@ -68,7 +80,7 @@ class Turn:
         env = view.environment
         stage = pipeline.history(view.items, env, view.decisions, unseen=view.unseen, scratch=self.scratch)
         assembled = await self._assemble(view, stage.items)
-        return pipeline.request(
+        prepared = pipeline.request(
             stage,
             assembled,
             env,
@@ -79,6 +91,13 @@ class Turn:
             cache_age=view.cache_age,
             scratch=self.scratch,
         )
+        if self.watch is not None:
+            stages = (("stored", view.items), ("history", stage.items), *prepared.stages)
+            made = Made(
+                stages, prepared.lines, env.system, assembled.addition, prepared.thinking, view.refreshed
+            )
+            self.watch.begin(self.scratch.memo, prepared.body, made, env)
+        return prepared
 
     async def _assemble(self, view: Snapshot, items: Items) -> Assembled:
         services, env = self.services, view.environment
@@ -106,10 +125,11 @@ class Turn:
         accepted: bool = False,
         forecast: int = 0,
         evidence: tuple[str, ...] = (),
+        sent: str = "",
     ) -> Item:
         """Hand a message to the session; returns once it is in the file."""
         item = await self._ask(
-            lambda waiter: Append(self.number, message, waiter, decisions, accepted, forecast, evidence)
+            lambda waiter: Append(self.number, message, waiter, decisions, accepted, forecast, evidence, sent)
         )
         assert isinstance(item, Item)
         self.tally.entries.append(item.entry)
@@ -127,6 +147,18 @@ class Turn:
         self.tally.partial = ""
         if message.usage is not None:
             self.tally.usage = self.tally.usage + message.usage
+
+    def _tell(self, view: Snapshot, prepared: pipeline.Prepared, message: Assistant) -> None:
+        """To the log: what this request shortened for good, and a cache that broke."""
+        log, env = self.services.log, view.environment
+        for event, counts in told_decisions(prepared.lines, prepared.decisions):
+            log(event, session=self.key, turn=self.number, **counts)
+        if self.watch is None:
+            return
+        broke = self.watch.complete(message.usage, env.model, env.retention, self.tally.asked)
+        if broke is not None:
+            level = log.info if broke.declared else log.warning
+            level("cache.break", session=self.key, turn=self.number, **told(broke))
 
     async def _give_up(self, view: Snapshot, why: str) -> Rested:
         info, now = view.environment.model, self.services.clock.wall_ms()

@@ -20,9 +20,11 @@ from perdure.actors.messages import (
     Wake,
 )
 from perdure.actors.turn import Turn
-from perdure.actors.view import at_rest
+from perdure.actors.view import answered_at, at_rest
 from perdure.context.pipeline import Scratch
+from perdure.context.watch import Watch
 from perdure.contracts import Reply, TurnFinished, TurnStarted
+from perdure.edges.session.facts import Opened
 from perdure.errors import Closed, PerdureError, StorageFailed
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.errors import Closed as KernelClosed
@@ -50,6 +52,7 @@ class Turns:
         self.aborted = False  # somebody asked for the running turn's end
         self.tally = Tally()
         self.scratch = Scratch()
+        self.watch = Watch() if session.services.watches_cache else None
         self.answered = 0  # wall ms of the latest answer, for the cache's age; 0: none is known
         self.after_due = False  # the hooks of the last turn have not reported yet
         self._pause: Timer | None = None  # turns wait for a disk that takes something again
@@ -73,7 +76,7 @@ class Turns:
         self.aborted = False
         session.state = "running"
         number, post = self.number, session.ref.post
-        turn = Turn(session.key, number, session.ref, session.services, self.tally, self.scratch)
+        turn = Turn(session.key, number, session.ref, session.services, self.tally, self.scratch, self.watch)
         try:
             self.job = session.services.kernel.start(
                 f"{session.key}#{number}", turn.run, on_end=lambda _job, out: post(TurnEnded(number, out))
@@ -81,6 +84,12 @@ class Turns:
         except KernelClosed:
             session.state = "idle"
             session.letters.refuse(Closed("the host is stopping"))
+
+    def woken(self, opened: Opened) -> None:
+        """What the file tells of the call before: when a model answered, and what it was sent."""
+        self.answered = answered_at(opened.items)
+        if self.watch is not None:
+            self.watch.waking(opened.items, opened.sent)
 
     @property
     def cache_age(self) -> float | None:
@@ -144,7 +153,9 @@ class Turns:
             return
         transcript = session.transcript
         try:
-            item = transcript.append(mail.message, decisions=mail.decisions, evidence=mail.evidence)
+            item = transcript.append(
+                mail.message, decisions=mail.decisions, evidence=mail.evidence, sent=mail.sent
+            )
         except PerdureError as error:
             session.not_written(error)
             mail.done.fail(error)
