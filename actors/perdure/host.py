@@ -321,6 +321,8 @@ class Host:
             truncate_after=self._truncate_after,
             truncates=self.settings.compaction.truncate,
             compacts_idle=self.settings.compaction.idle,
+            watches_cache=self.settings.cache.watch,
+            keep_alive=self.settings.cache.max_refreshes if self.settings.cache.keep_alive == "auto" else 0,
             cache_life=max(PRUNE_TTL_SECONDS, LIFE[self.settings.models.cache]),
             on_idle=lambda key: self.directory.rested(key),
         )

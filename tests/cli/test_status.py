@@ -73,7 +73,8 @@ def test_deep_looks_into_every_session(tmp_path: Path) -> None:
     assert (row["key"], row["state"], row["entries"]) == ("agent:main:cli:dm:local", "asleep", 5)
     assert (row["window"], row["last_compaction"]) == (50000, "c")
     assert row["view_tokens"] > 0
-    assert row["cache"] == {"read": 70, "prompt": 100}
+    cache = row["cache"]
+    assert (cache["read"], cache["prompt"], cache["share"], cache["breaks"]) == (70, 100, 0.7, {})
     assert len(row["errors"]) == 1
     assert "overloaded" in row["errors"][0]
     assert "sk-ant" not in json.dumps(told)

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from perdure.actors.messages import Compact, Compacted, CompactionFailed
+from perdure.actors.model_call import answer_of
 from perdure.actors.services import Services
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
 from perdure.context.compaction.plan import Nothing, plan
 from perdure.context.tokens import Estimator
-from perdure.contracts import Answer, EngineCompaction, EngineContext, Request
+from perdure.contracts import EngineCompaction, EngineContext, Request
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.records import ModelInfo, Text
@@ -113,20 +114,8 @@ SUMMARY_TRIES, SUMMARY_PAUSE = 3, 0.5
 
 
 async def _call(services: Services, request: Request) -> Reply:
-    stream = services.resolver.model(request.model).stream(request)
-    try:
-        while True:
-            with services.clock.fail_after(services.timing.model_idle):
-                event = await anext(stream)
-            if isinstance(event, Answer):
-                text = "".join(b.text for b in event.message.content if isinstance(b, Text))
-                return Answered(text, event.message.stop)
-    except DeadlineExceeded:
-        raise ModelError("timeout", "the summarising model went silent") from None
-    except StopAsyncIteration:
-        raise ModelError("cut", "the summarising model's stream ended early") from None
-    finally:
-        await stream.aclose()  # type: ignore[attr-defined]  # every model streams from an async generator
+    message = (await answer_of(services, request)).message
+    return Answered("".join(b.text for b in message.content if isinstance(b, Text)), message.stop)
 
 
 def body(info: ModelInfo, ask: Ask) -> bytes:

@@ -116,6 +116,18 @@ class Idle(Mail):
     """The session has rested for as long as the provider's cache lives."""
 
 
+class KeepAlive(Mail):
+    """The life of the session's cached prefix is nearly over."""
+
+
+class Kept(Mail):
+    """A refresh of the cached prefix has ended: what it used and when it was sent, or why it was not."""
+
+    usage: Usage | None
+    asked: int
+    why: str = ""
+
+
 class AfterTurnDone(Mail):
     """Engine hooks of a turn have run."""
 

@@ -88,5 +88,6 @@ class Services:
     truncates: bool = True
     truncate_after: int = 2 * 1024 * 1024
     watches_cache: bool = True
+    keep_alive: int = 0  # refreshes of a cached prefix in one rest, at most; 0: it is let go
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_idle: Callable[[str], None] = lambda key: None

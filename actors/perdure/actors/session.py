@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 
 from perdure.actors import commands
 from perdure.actors.compacting import Compacting
+from perdure.actors.keeping import Keeping
 from perdure.actors.letters import Letters
 from perdure.actors.messages import (
     Abort,
@@ -30,6 +31,8 @@ from perdure.actors.messages import (
     CompactionFailed,
     Deliver,
     Idle,
+    KeepAlive,
+    Kept,
     Mail,
     NextStep,
     Note,
@@ -74,6 +77,7 @@ class Session:
         self.letters = Letters(self)
         self.turns = Turns(self, turn)
         self.compacting = Compacting(self)
+        self.keeping = Keeping(self)
         self.held: Held
         self.transcript: Transcript
         self.environment: Environment
@@ -123,9 +127,16 @@ class Session:
                 if self.state == "idle":
                     self.compacting.consider()
                     self.compacting.rested()
+                    self.keeping.rested()
             case Idle():
-                if self.state == "idle":
+                if self.state == "idle" and self.turns.cold:
                     self.compacting.consider("idle")
+                elif self.state == "idle":  # the cache was kept alive meanwhile
+                    self.compacting.rested()
+            case KeepAlive():
+                self.keeping.due()
+            case Kept():
+                self.keeping.kept(mail)
             case Sleep(done):
                 self._sleep(done)
             case Close():
@@ -157,7 +168,8 @@ class Session:
     def at_ease(self) -> bool:
         """Nothing is under way here, and nothing waits: it may sleep."""
         resting = self.state == "idle" and not self.turns.after_due
-        return resting and not self.transcript.pending and self.compacting.at_rest
+        busy = self.transcript.pending or self.keeping.under_way
+        return resting and not busy and self.compacting.at_rest
 
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
@@ -272,7 +284,7 @@ class Session:
         """Leave the file and open the one that follows it."""
         self._leave_file()
         self.letters.refuse(Closed("a new session was begun before this was answered"))
-        self.letters, self.compacting = Letters(self), Compacting(self)
+        self.letters, self.compacting, self.keeping = Letters(self), Compacting(self), Keeping(self)
         self.turns = Turns(self, self.turns.number)
         self.state = "opening"
         self.opening.begin()
@@ -323,6 +335,7 @@ class Session:
     def stop_timers(self) -> None:
         """A turn starts, or the session leaves."""
         self.compacting.stop_timer()
+        self.keeping.stop()
         self.turns.stop_pause()
 
     def abandon(self, error: BaseException) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from perdure.actors.assembling import assemble
 from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, Snapshot, Tally, TurnOutcome
 from perdure.actors.model_call import call_model
 from perdure.actors.services import Services
@@ -19,12 +20,10 @@ from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
 from perdure.context.tokens import Estimator
 from perdure.context.watch import Watch, told
-from perdure.contracts import Assembled, EngineContext, Notice
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
-from perdure.kernel.outcome import Failed, trace_of
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Decision, Item, Items, Message, Stop, Text, ToolCall
+from perdure.records import Assistant, Decision, Item, Message, Stop, Text, ToolCall
 
 
 class Turn:
@@ -79,7 +78,7 @@ class Turn:
     async def _prepare(self, view: Snapshot) -> pipeline.Prepared:
         env = view.environment
         stage = pipeline.history(view.items, env, view.decisions, unseen=view.unseen, scratch=self.scratch)
-        assembled = await self._assemble(view, stage.items)
+        assembled = await assemble(self.services, view, stage.items)
         prepared = pipeline.request(
             stage,
             assembled,
@@ -98,22 +97,6 @@ class Turn:
             )
             self.watch.begin(self.scratch.memo, prepared.body, made, env)
         return prepared
-
-    async def _assemble(self, view: Snapshot, items: Items) -> Assembled:
-        services, env = self.services, view.environment
-        engine = services.resolver.engine(self.key)
-        context = EngineContext(view.session_id, self.key, view.file, env.limits.total)
-        try:
-            with services.clock.fail_after(services.timing.engine):
-                found = await engine.assemble(context, items)
-            if not isinstance(found, Assembled):
-                raise TypeError(f"assemble returned {type(found).__name__}, not Assembled")
-            return found
-        except Exception as error:
-            name = engine.info.id
-            services.log.error("engine.failed", session=self.key, engine=name, trace=trace_of(Failed(error)))
-            services.events.publish(Notice(self.key, "engine", f"{name} failed, legacy answers: {error}"))
-            return Assembled(items)
 
     # --- reports to the session -------------------------------------------------------------------
 

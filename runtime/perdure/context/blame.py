@@ -16,10 +16,21 @@ from perdure.records import Items, LedgerLine, Record, Summary
 Cause: TypeAlias = Literal[
     "compaction", "pruning", "guard", "limit", "model", "thinking", "retention", "expired", "refresh",
     "tools", "prompt", "knowledge", "skills", "clock", "engine", "hook", "edited", "branch", "sanitise",
-    "settings", "restart", "provider",
+    "settings", "images", "restart", "provider",
 ]  # fmt: skip
 DECLARED: frozenset[Cause] = frozenset(
-    {"compaction", "pruning", "guard", "limit", "model", "thinking", "retention", "expired", "refresh"}
+    {
+        "compaction",
+        "pruning",
+        "guard",
+        "limit",
+        "model",
+        "thinking",
+        "retention",
+        "expired",
+        "refresh",
+        "images",
+    }
 )
 
 Stage: TypeAlias = tuple[str, Items]
@@ -67,6 +78,8 @@ def blame(parting: Parting, before: Made, after: Made) -> Blame:
         return _in_system(parting, before, after)
     if parting.part == "settings":
         return _in_settings(parting, before, after)
+    if parting.part in ("images", "retention"):
+        return Blame("images" if parting.part == "images" else "retention", parting.part, parting)
     if parting.part == "tools":
         return Blame(
             "tools", f"tools: {parting.before or 'nothing'} -> {parting.after or 'nothing'}", parting

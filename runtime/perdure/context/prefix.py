@@ -20,10 +20,12 @@ import msgspec
 from perdure.records import Bash, BranchSummary, Items, Message, Record, Summary, ToolResult
 
 LINK = 8  # bytes of the chain for each message
+SHOWN = 40  # bytes before a difference that are shown with it, and twice as many behind
 SHORT = 4  # bytes of each digest in a fingerprint: they tell equal from changed, and guard nothing
 
 _MARK = re.compile(rb',"cache_control":\{"type":"ephemeral"(?:,"ttl":"(?:5m|1h)")?\}')
 _ROOM = re.compile(rb'"max_(?:completion_|output_)?tokens":\d+,?')
+_IMAGES = (b'"type":"image"', b'"type":"image_url"', b'"type":"input_image"')
 _encode = msgspec.json.Encoder().encode
 
 
@@ -71,14 +73,29 @@ class Parting(Record):
 class Prefix:
     """The last request of one session, as far as the next one is compared with it."""
 
-    __slots__ = ("_chain", "_front", "_items", "_parts", "_pieces", "_tail", "known")
+    __slots__ = (
+        "_chain",
+        "_front",
+        "_items",
+        "_long",
+        "_parts",
+        "_pictures",
+        "_pieces",
+        "_tail",
+        "known",
+        "pictured",
+    )
 
     def __init__(self) -> None:
         self.known = False  # a request was followed
+        self.pictured = (
+            False  # it showed images: the first one, and the last one's leaving, lose the messages
+        )
         self._front = self._tail = b""
         self._items: Items = ()
         self._pieces: list[Piece] = []
-        self._chain = bytearray()
+        self._chain, self._pictures = bytearray(), bytearray()
+        self._long = False  # marked to live for an hour
         self._parts = b""  # digests of model, tools, stable and dynamic system text
 
     def follow(self, made: Rendered, body: bytes) -> Parting | None:
@@ -89,24 +106,26 @@ class Prefix:
         found = self._compare(made, kept, tail) if self.known else None
         if made.front is not self._front:
             self._front, self._parts = made.front, _front_digests(made.front)
+            self._long = b'"ttl":"1h"' in made.front
         self._items, self._tail, self.known = made.items, tail, True
         self._pieces[kept:] = made.chunks[kept:]
-        del self._chain[kept * LINK :]
+        del self._chain[kept * LINK :], self._pictures[kept:]
         link = bytes(self._chain[-LINK:])
         for piece in self._pieces[kept:]:
             link = blake2b(link + piece.body, digest_size=LINK).digest()
             self._chain += link
+            self._pictures.append(any(image in piece.body for image in _IMAGES))
+        self.pictured = 1 in self._pictures
         return found
 
     # --- fingerprints -----------------------------------------------------------------------------
 
     @property
     def fingerprint(self) -> str:
-        """The request in brief: digests of its parts, the chain before and behind its last message."""
+        """The request in brief: flags, digests of its parts, the chain before and behind its last message."""
         count = len(self._pieces)
-        ends = self._link(count - 1) + self._link(count)
-        digests = self._parts + blake2b(self._tail, digest_size=SHORT).digest() + ends
-        return f"{urlsafe_b64encode(digests).decode()}{count}"
+        whole = self._whole() + self._link(count - 1) + self._link(count)
+        return f"{urlsafe_b64encode(whole).decode()}{count}"
 
     def against(self, fingerprint: str) -> Parting | None:
         """Where the followed request parts from one of which only the fingerprint is known.
@@ -116,25 +135,31 @@ class Prefix:
         read = _read(fingerprint)
         if read is None:
             return None
-        digests, count = read
-        mine = self._parts + blake2b(self._tail, digest_size=SHORT).digest()
+        theirs, count = read
+        mine, at = self._whole(), 2
         for n, part in enumerate(("model", "tools", "system", "system", "settings")):
-            if mine[n * SHORT : (n + 1) * SHORT] != digests[n * SHORT : (n + 1) * SHORT]:
+            if mine[at : at + SHORT] != theirs[at : at + SHORT]:
                 return Parting(-1, part, n - 2 if part == "system" else -1)
-        before, behind = digests[5 * SHORT : 6 * SHORT], digests[6 * SHORT :]
+            at += SHORT
+        for n, part in enumerate(("images", "retention")):
+            if mine[n] != theirs[n]:
+                return Parting(-1, part)
+        before, behind = theirs[at : at + SHORT], theirs[at + SHORT :]
         if count <= len(self._pieces) and self._link(count) == behind:
             return None
         if count - 1 <= len(self._pieces) and self._link(count - 1) == before:
             return Parting(-1, "messages", count - 1)  # its last message alone: it may just have grown
         return Parting(-1, "messages")
 
+    def _whole(self) -> bytes:
+        """What a fingerprint holds of all but the messages."""
+        flags = bytes([self.pictured, self._long])
+        return flags + self._parts + blake2b(self._tail, digest_size=SHORT).digest()
+
     def _link(self, count: int) -> bytes:
         """The chain over the first `count` messages, shortened."""
-        return (
-            bytes(self._chain[(count - 1) * LINK : (count - 1) * LINK + SHORT])
-            if count > 0
-            else b"\0" * SHORT
-        )
+        start = (count - 1) * LINK
+        return bytes(self._chain[start : start + SHORT]) if count > 0 else bytes(SHORT)
 
     # --- the comparison -----------------------------------------------------------------------------
 
@@ -145,10 +170,8 @@ class Prefix:
                 return found
         if tail != self._tail:
             at = first_byte(self._tail, tail)
-            before, after = self._tail[at:][:80], tail[at:][:80]
-            return Parting(
-                self._offset(len(self._pieces)) + at, "settings", -1, -1, (), *_texts(before, after)
-            )
+            shown = _around(self._tail, tail, at)
+            return Parting(self._offset(len(self._pieces)) + at, "settings", -1, -1, (), *shown)
         old, new = self._pieces[kept:], made.chunks[kept:]
         for n, (a, b) in enumerate(zip_longest(old, new), kept):
             if a is None:
@@ -171,7 +194,7 @@ class Prefix:
         entries = [entry_at(self._items, old.start, old.end, block)]
         if new is not None:
             entries.append(entry_at(items, new.start, new.end, block))
-        shown = _texts(old.body[at:][:80], body[at:][:80])
+        shown = _around(old.body, body, at)
         return Parting(self._offset(index) + at, "messages", index, block, tuple(entries), *shown)
 
 
@@ -203,7 +226,7 @@ def _in_front(a: bytes, b: bytes) -> Parting | None:
             if part == "tools":
                 return Parting(at, part, index, -1, (), *_tools(old, new))
             return Parting(at, part, index, -1, (), *_sections(old[index:], new[index:]))
-    return Parting(at, "settings", -1, -1, (), *_texts(a[at:][:80], b[at:][:80]))
+    return Parting(at, "settings", -1, -1, (), *_around(a, b, at))
 
 
 def _decoded(front: bytes) -> dict[str, Any]:
@@ -285,18 +308,19 @@ def _blocks(body: bytes) -> list[Any] | None:
     return content if isinstance(content, list) else None
 
 
-def _texts(a: bytes, b: bytes) -> tuple[str, str]:
-    return a.decode("utf-8", "replace"), b.decode("utf-8", "replace")
+def _around(a: bytes, b: bytes, at: int) -> tuple[str, str]:
+    """What stands about a place in two texts."""
+    one, two = (text[max(0, at - SHOWN) : at + 2 * SHOWN].decode("utf-8", "replace") for text in (a, b))
+    return one, two
 
 
 def _read(fingerprint: str) -> tuple[bytes, int] | None:
-    """Digests and count of a fingerprint; None where the text is none."""
-    width = -(-7 * SHORT // 3) * 4
+    """Flags, digests and count of a fingerprint; None where the text is none."""
     try:
-        digests, count = urlsafe_b64decode(fingerprint[:width]), int(fingerprint[width:])
+        whole, count = urlsafe_b64decode(fingerprint[:40]), int(fingerprint[40:])
     except ValueError:
         return None
-    return (digests, count) if len(digests) == 7 * SHORT and count >= 0 else None
+    return (whole, count) if len(whole) == 2 + 7 * SHORT and count >= 0 else None
 
 
 def entry_at(items: Items, start: int, end: int, block: int) -> str:

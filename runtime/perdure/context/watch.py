@@ -64,7 +64,7 @@ class Watch:
         self._made: Made | None = None
         self._blame: Blame | None = None
         self._fingerprint = ""
-        self._woken = False
+        self._woken = self._pictures = False
         self._snapshot: tuple[Environment | None, str, Snapshot | None] = (None, "", None)
 
     def waking(self, items: Items, fingerprint: str) -> None:
@@ -86,7 +86,11 @@ class Watch:
         if self._snapshot[0] is env:  # an earlier call had the prompt as it was read anew then
             made = replace(made, refreshed="")
         self._observe(env, made)
+        pictured = self.prefix.pictured
         parting = self.prefix.follow(rendered, body)
+        self._pictures = self._pictures or (
+            self.prefix.known and not self._woken and pictured != self.prefix.pictured
+        )
         if self._woken and self._made is None:
             parting = self.prefix.against(self._fingerprint)
         if parting is not None and not self._pays_more(parting):
@@ -119,8 +123,8 @@ class Watch:
         blank = Made((), (), "", "", made.thinking)
         if parting.part == "messages":
             known = {"prune": "pruning", "guard": "guard", "limit": "limit"}
-            cause: Any = known.get(new.partition(".")[0].partition(":")[0], "restart")
-            return Blame(cause, new or "another view after waking", parting)
+            cause: Any = known.get(new.partition(".")[0].partition(":")[0], "edited")
+            return Blame(cause, new or "the file's messages are others than were sent before", parting)
         found = blame(parting, blank, made)
         return Blame(found.cause, f"{parting.part}, since the session was last awake", parting)
 
@@ -135,7 +139,9 @@ class Watch:
         read = usage.cache_read if usage is not None else None
         self._observed, dropped = self._observed.complete(read, usage.cache_write if usage else 0)
         found = self._blame
-        woken, self._woken, self._blame, self.used = self._woken, False, None, asked
+        woken, pictures = self._woken, self._pictures
+        self._woken = self._pictures = False
+        self._blame, self.used = None, asked
         if usage is None:
             return None
         self.calls += 1
@@ -143,9 +149,9 @@ class Watch:
         self.prompt += usage.prompt
         if dropped is None:
             return None
-        named = self._named(found, changes, age, LIFE[retention], woken)
+        named = self._named(found, changes, age, LIFE[retention], woken=woken, pictures=pictures)
         cost = _cost(dropped.previous - dropped.read, usage, model, retention)
-        changes = _with_parting(changes, named)
+        changes = _with_parting(changes, found or named)
         broke = Broke(
             named.cause, named.rule, named.declared, dropped.previous, dropped.read, cost, age,
             named.parting, changes,
@@ -154,7 +160,14 @@ class Watch:
         return broke
 
     def _named(
-        self, found: Blame | None, changes: tuple[Change, ...], age: float | None, life: float, woken: bool
+        self,
+        found: Blame | None,
+        changes: tuple[Change, ...],
+        age: float | None,
+        life: float,
+        *,
+        woken: bool,
+        pictures: bool,
     ) -> Blame:
         """The cause. What loses everything names itself; then the clock, which would have lost it too."""
         codes = {change.code: change.detail for change in changes}
@@ -167,6 +180,9 @@ class Watch:
             return Blame("retention", f"retention: {codes['cacheRetention']}", parting)
         if found is not None:
             return found
+        if pictures:
+            shown = "the first image came" if self.prefix.pictured else "the last image left"
+            return Blame("images", f"images: {shown}")
         if woken and not self._fingerprint:
             return Blame("restart", "what was sent before is not known", parting)
         return Blame("provider", "our bytes went on unchanged within the cache's life")

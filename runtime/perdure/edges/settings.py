@@ -91,6 +91,18 @@ class PruningSettings(Record):
     deny_tools: tuple[str, ...] = ()
 
 
+class CacheSettings(Record):
+    """`[cache]`: the provider's prompt cache (`models.cache` says how long it lives).
+
+    `watch`: name what breaks it. `keep_alive = "auto"`: a resting session's prefix is refreshed, at most
+    `max_refreshes` times in one rest, while its rhythm makes that cheaper than writing it again.
+    """
+
+    watch: bool = True
+    keep_alive: Literal["off", "auto"] = "off"
+    max_refreshes: Positive = 11
+
+
 class DirectSettings(Record):
     """`[channels.<name>.dms.<peer>]`: one direct message's own limit, in user turns."""
 
@@ -212,6 +224,7 @@ class Settings(Record):
     compaction: CompactionSettings = CompactionSettings()
     guard: GuardSettings = GuardSettings()
     pruning: PruningSettings = PruningSettings()
+    cache: CacheSettings = CacheSettings()
     channels: tuple[ChannelSettings, ...] = ()
     tools: ToolSettings = ToolSettings()
     mcp: tuple[McpSettings, ...] = ()
