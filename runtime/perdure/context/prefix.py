@@ -1,7 +1,7 @@
 """Where a request parts from the one before it, byte for byte, at the cost of what changed.
 
 A session keeps what its last request was made of: the bytes before the messages, the very objects that
-encode each message, and a chain of digests over them. Messages that the renderer took over unchanged are
+encode each message, and a chain of check sums over them. Messages that the renderer took over unchanged are
 the same bytes by construction; the others are compared. The chain's end and the digests of the other parts
 make a `fingerprint` of some thirty bytes, which outlives sleep and restart in the session's file.
 """
@@ -9,23 +9,24 @@ make a `fingerprint` of some thirty bytes, which outlives sleep and restart in t
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from array import array
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import zip_longest
 from typing import Any, Protocol
+from zlib import crc32
 
 import msgspec
 
 from perdure.records import Bash, BranchSummary, Items, Message, Record, Summary, ToolResult
 
-LINK = 8  # bytes of the chain for each message
 SHOWN = 40  # bytes before a difference that are shown with it, and twice as many behind
-SHORT = 4  # bytes of each digest in a fingerprint: they tell equal from changed, and guard nothing
+SHORT = 4  # bytes of each check sum: they tell equal from changed, and guard nothing
 
 _MARK = re.compile(rb',"cache_control":\{"type":"ephemeral"(?:,"ttl":"(?:5m|1h)")?\}')
 _ROOM = re.compile(rb'"max_(?:completion_|output_)?tokens":\d+,?')
-_IMAGES = (b'"type":"image"', b'"type":"image_url"', b'"type":"input_image"')
+_IMAGE, _INPUT_IMAGE = b'"type":"image', b'"type":"input_image'
 _encode = msgspec.json.Encoder().encode
 
 
@@ -74,49 +75,52 @@ class Prefix:
     """The last request of one session, as far as the next one is compared with it."""
 
     __slots__ = (
+        "_brief",
         "_chain",
         "_front",
         "_items",
-        "_long",
-        "_parts",
         "_pictures",
         "_pieces",
         "_tail",
+        "_written",
         "known",
         "pictured",
     )
 
     def __init__(self) -> None:
         self.known = False  # a request was followed
-        self.pictured = (
-            False  # it showed images: the first one, and the last one's leaving, lose the messages
-        )
-        self._front = self._tail = b""
+        self.pictured = False  # with images: the first to come and the last to leave lose all messages
+        self._front = b""
+        self._written = self._tail = b""  # what stands behind the messages, with and without room for output
         self._items: Items = ()
         self._pieces: list[Piece] = []
-        self._chain, self._pictures = bytearray(), bytearray()
-        self._long = False  # marked to live for an hour
-        self._parts = b""  # digests of model, tools, stable and dynamic system text
+        self._chain, self._pictures = array("L"), bytearray()
+        self._brief = b""  # flags, and digests of all but the messages; "" until it is asked for
 
     def follow(self, made: Rendered, body: bytes) -> Parting | None:
         """Compare a request with the one before it and remember it instead; None if it only goes on."""
-        ends = body.rfind(b"],")
-        tail = _ROOM.sub(b"", body[ends:]) if ends >= 0 else b""
+        written = body[body.rfind(b"],") :] if made.chunks else b""
+        tail = self._tail if written == self._written else _ROOM.sub(b"", written)
         kept = min(made.reused, len(self._pieces))
         found = self._compare(made, kept, tail) if self.known else None
-        if made.front is not self._front:
-            self._front, self._parts = made.front, _front_digests(made.front)
-            self._long = b'"ttl":"1h"' in made.front
-        self._items, self._tail, self.known = made.items, tail, True
-        self._pieces[kept:] = made.chunks[kept:]
-        del self._chain[kept * LINK :], self._pictures[kept:]
-        link = bytes(self._chain[-LINK:])
-        for piece in self._pieces[kept:]:
-            link = blake2b(link + piece.body, digest_size=LINK).digest()
-            self._chain += link
-            self._pictures.append(any(image in piece.body for image in _IMAGES))
-        self.pictured = 1 in self._pictures
+        self._remember(made, kept)
+        pictured = 1 in self._pictures
+        if made.front is not self._front or tail != self._tail or pictured != self.pictured:
+            self._front, self._tail, self.pictured, self._brief = made.front, tail, pictured, b""
+        self._items, self._written, self.known = made.items, written, True
         return found
+
+    def _remember(self, made: Rendered, kept: int) -> None:
+        """Messages, their chain and which of them show images, from the first that was made anew on."""
+        new = made.chunks[kept:]
+        self._pieces[kept:] = new
+        del self._chain[kept:], self._pictures[kept:]
+        link = self._chain[-1] if kept else 0
+        for piece in new:
+            body = piece.body
+            link = crc32(body, link)
+            self._chain.append(link)
+            self._pictures.append(_IMAGE in body or _INPUT_IMAGE in body)
 
     # --- fingerprints -----------------------------------------------------------------------------
 
@@ -125,7 +129,7 @@ class Prefix:
         """The request in brief: flags, digests of its parts, the chain before and behind its last message."""
         count = len(self._pieces)
         whole = self._whole() + self._link(count - 1) + self._link(count)
-        return f"{urlsafe_b64encode(whole).decode()}{count}"
+        return f"{b2a_base64(whole, newline=False).decode()}{count}"
 
     def against(self, fingerprint: str) -> Parting | None:
         """Where the followed request parts from one of which only the fingerprint is known.
@@ -153,13 +157,15 @@ class Prefix:
 
     def _whole(self) -> bytes:
         """What a fingerprint holds of all but the messages."""
-        flags = bytes([self.pictured, self._long])
-        return flags + self._parts + blake2b(self._tail, digest_size=SHORT).digest()
+        if not self._brief:
+            flags = bytes([self.pictured, b'"ttl":"1h"' in self._front])
+            settings = blake2b(self._tail, digest_size=SHORT).digest()
+            self._brief = flags + _front_digests(self._front) + settings
+        return self._brief
 
     def _link(self, count: int) -> bytes:
-        """The chain over the first `count` messages, shortened."""
-        start = (count - 1) * LINK
-        return bytes(self._chain[start : start + SHORT]) if count > 0 else bytes(SHORT)
+        """The chain over the first `count` messages."""
+        return self._chain[count - 1].to_bytes(SHORT, "big") if count > 0 else bytes(SHORT)
 
     # --- the comparison -----------------------------------------------------------------------------
 
@@ -317,7 +323,7 @@ def _around(a: bytes, b: bytes, at: int) -> tuple[str, str]:
 def _read(fingerprint: str) -> tuple[bytes, int] | None:
     """Flags, digests and count of a fingerprint; None where the text is none."""
     try:
-        whole, count = urlsafe_b64decode(fingerprint[:40]), int(fingerprint[40:])
+        whole, count = a2b_base64(fingerprint[:40]), int(fingerprint[40:])
     except ValueError:
         return None
     return (whole, count) if len(whole) == 2 + 7 * SHORT and count >= 0 else None

@@ -83,7 +83,9 @@ class Watch:
 
     def begin(self, rendered: Rendered, body: bytes, made: Made, env: Environment) -> Blame | None:
         """Compare a request with the last; the cause of a difference that no finished call has paid yet."""
-        if self._snapshot[0] is env:  # an earlier call had the prompt as it was read anew then
+        if (
+            made.refreshed and self._snapshot[0] is env
+        ):  # an earlier call had the prompt as it was read anew then
             made = replace(made, refreshed="")
         self._observe(env, made)
         pictured = self.prefix.pictured
