@@ -8,6 +8,7 @@ command, a recorded decision or the clock stands behind them; all others are fau
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from perdure.context.prefix import Parting
@@ -131,11 +132,13 @@ def is_clock(parting: Parting) -> bool:
 
 def _in_messages(parting: Parting, before: Made, after: Made) -> Blame:
     old, new = dict(before.stages), dict(after.stages)
+    for stages, others in ((before.stages, new), (after.stages, old)):  # a hook that is gone, or new
+        for (_, given), (name, made) in pairwise(stages):
+            if name not in others and _differs(parting.entries, given, made):
+                return Blame("hook", name, parting)
     for name, items in after.stages:
         if name in old and _differs(parting.entries, old[name], items):
             return _of_stage(name, parting, before, after)
-    for name in old.keys() ^ new.keys():  # a hook that is new, or gone
-        return Blame("hook", name, parting)
     last = after.stages[-1][0] if after.stages else "seal"
     return Blame("sanitise", f"{last}: another order", parting)
 
