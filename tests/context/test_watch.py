@@ -234,12 +234,22 @@ def test_waking_takes_up_what_the_file_tells() -> None:
     line.ask(VIEW, NOTHING, WARM)
     answered = replace(says("ok"), usage=WARM, timestamp=2_000_000)
     stored = (*VIEW[:-1], Item("z", answered))
-    other.watch.waking(stored, line.watch.prefix.fingerprint)
+    other.watch.waking(stored, ("z", line.watch.prefix.fingerprint))
     assert other.watch.left == 40_000
     other.now = 2_000_000
     broke = other.ask(VIEW, env(parts=file("Be long.")), COLD)
     assert broke is not None
     assert (broke.cause, told(broke)["byte"]) == ("prompt", -1)
+
+
+def test_after_another_program_has_asked_nobody_is_blamed_for_what_it_sent() -> None:
+    line, other = Line(), Line()
+    line.ask(VIEW, NOTHING, WARM)
+    answered = replace(says("ok"), usage=WARM, timestamp=other.now)
+    other.watch.waking((*VIEW[:-1], Item("theirs", answered)), ("ours", line.watch.prefix.fingerprint))
+    broke = other.ask(VIEW, NOTHING, COLD)
+    assert broke is not None
+    assert broke.cause == "restart"
 
 
 @given(st.integers(0, 23), st.integers(0, 59), st.integers(0, 23), st.integers(0, 59))

@@ -67,8 +67,11 @@ class Watch:
         self._woken = self._pictures = False
         self._snapshot: tuple[Environment | None, str, Snapshot | None] = (None, "", None)
 
-    def waking(self, items: Items, fingerprint: str) -> None:
-        """Take up from the file: the last answer's usage and time, and its request's fingerprint."""
+    def waking(self, items: Items, sent: tuple[str, str]) -> None:
+        """Take up from the file: the last answer's usage and time, and its request's fingerprint.
+
+        `sent`: the entry that carries one. If a later answer stands in the file, another program asked.
+        """
         for n in range(len(items) - 1, -1, -1):
             message = items[n].message
             if isinstance(message, Assistant) and message.usage is not None:
@@ -76,7 +79,8 @@ class Watch:
                 model = Snapshot(message.provider, message.model, message.api)
                 self._observed = Observation(model, usage.cache_read + usage.cache_write)
                 self.used = items[n - 1].message.timestamp if n else message.timestamp
-                self._fingerprint, self._woken = fingerprint, True
+                self._fingerprint = sent[1] if sent[0] == items[n].entry else ""
+                self._woken = True
                 return
 
     # --- before a call ----------------------------------------------------------------------------

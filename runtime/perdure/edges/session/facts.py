@@ -115,7 +115,7 @@ class Opened(Record):
     one, then the messages. `resumed` lists entries for which an interrupted turn was already resumed,
     as `(entry, epoch)`. `unread`: the view is far beyond the window and its older part was not read.
     A hole is visible in `items`: a `Custom` of kind `perdure.gap` with no entry stands where it is.
-    `sent` is the fingerprint of the latest request that was answered, "" where none is known.
+    `sent`: the latest answer that carries its request's fingerprint, and that ("" where there is none).
     `unsearched`: so many bytes before what was read were not searched yet for settings, name and
     letters (a file without a checkpoint of ours): `tail.search_older` completes it.
     """
@@ -147,7 +147,7 @@ class Opened(Record):
     torn: bool = False
     parent_session: str | None = None
     unsearched: int = 0
-    sent: str = ""
+    sent: tuple[str, str] = ("", "")
 
     @property
     def searched(self) -> bool:
