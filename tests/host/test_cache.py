@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from helpers_cache import INFO, KEY, LONG, Lab, in_lab
+from helpers_cache import INFO, KEY, LONG, Lab, Meddler, events, in_lab
 from helpers_host import ask, calls, tells
-from perdure.edges.models.reply import say
-from perdure.edges.settings import GuardSettings, Settings
+from perdure.edges.models.reply import fail, say
+from perdure.edges.settings import CacheSettings, GuardSettings, Settings
 
 OTHER_KEY = "agent:main:cli:dm:other"
 TURNS = 500
@@ -81,3 +81,115 @@ def test_five_hundred_turns_break_the_cache_by_compactions_and_rests_alone(tmp_p
     in_lab(tmp_path, main)
     assert len(answers(tmp_path / "state/sessions/main/agent+main+cli+dm+local.jsonl")) > TURNS
     assert unread(tmp_path / "state/sessions/main/agent+main+cli+dm+local.jsonl") == []
+
+
+# --- keeping it alive -----------------------------------------------------------------------------
+
+KEEPING = Settings(cache=CacheSettings(keep_alive="auto"))
+PAUSE = 800.0  # seconds; two refreshes cover them
+
+
+async def with_a_rhythm(lab: Lab, turns: int = 5) -> None:
+    for _ in range(turns):
+        await lab.clock.sleep(PAUSE)
+        await lab.say()
+
+
+def test_a_session_with_a_rhythm_is_kept_warm_and_nothing_of_it_is_in_the_transcript(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+
+    async def main(lab: Lab) -> None:
+        await lab.start(settings=KEEPING)
+        await with_a_rhythm(lab)
+        assert {event["cause"] for event in lab.breaks} == {"expired"}  # until there is a rhythm
+        told, kept = len(lab.breaks), len(events(lab.folder, "cache.kept"))
+        assert kept >= 2
+        await with_a_rhythm(lab)
+        assert len(lab.breaks) == told
+        assert len(events(lab.folder, "cache.kept")) == kept + 10
+        assert all(
+            event["read"] > 1_000 and not event["written"] for event in events(lab.folder, "cache.kept")
+        )
+        (row,) = lab.host.status(deep=True)["sessions"]
+        assert row["cache"]["keep_alive"]["refreshes"] == kept + 10
+        assert row["cache"]["keep_alive"]["cost_usd"] > 0
+        refreshes = lab.play.bodies[f"{KEY}"]
+        assert len(refreshes) == 10, "a refresh is no request of the session's"
+
+    in_lab(tmp_path, main)
+    assert len(answers(tmp_path / "state/sessions/main/agent+main+cli+dm+local.jsonl")) == 10
+
+
+def test_refreshes_end_when_the_next_message_is_overdue(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+
+    async def main(lab: Lab) -> None:
+        await lab.start(settings=KEEPING)
+        await with_a_rhythm(lab)
+        before = len(events(lab.folder, "cache.kept"))
+        await lab.clock.sleep(86_400)
+        assert len(events(lab.folder, "cache.kept")) == before + 2
+
+    in_lab(tmp_path, main)
+
+
+def test_a_refresh_that_can_not_be_the_same_bytes_is_not_sent(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+
+    async def main(lab: Lab) -> None:
+        engine = Meddler()
+        await lab.start(settings=KEEPING, engine=engine)
+        await with_a_rhythm(lab)
+        before = len(events(lab.folder, "cache.kept"))
+        engine.addition = "Something else."
+        await lab.clock.sleep(PAUSE)
+        assert len(events(lab.folder, "cache.kept")) == before
+        assert "byte for byte" in events(lab.folder, "cache.not_kept")[-1]["why"]
+
+    in_lab(tmp_path, main)
+
+
+def test_a_refresh_that_fails_is_told_and_is_the_last_of_its_rest(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+
+    async def main(lab: Lab) -> None:
+        await lab.start(settings=KEEPING)
+        await with_a_rhythm(lab)
+        before = len(events(lab.folder, "cache.kept"))
+        lab.play.then(fail("overloaded"), key=f"{KEY}#keep")
+        await lab.clock.sleep(PAUSE)
+        assert len(events(lab.folder, "cache.kept")) == before
+        assert "verloaded" in events(lab.folder, "cache.not_kept")[-1]["why"]
+        assert (await lab.say()).stop == "stop"
+
+    in_lab(tmp_path, main)
+
+
+def test_a_cache_is_let_go_where_nobody_asked_to_keep_it(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+
+    async def main(lab: Lab) -> None:
+        await lab.start()
+        await with_a_rhythm(lab)
+        assert events(lab.folder, "cache.kept") == events(lab.folder, "cache.not_kept") == []
+        (row,) = lab.host.status(deep=True)["sessions"]
+        assert (row["cache"]["keep_alive"]["on"], row["cache"]["keep_alive"]["worth_it"]) == (False, True)
+
+    in_lab(tmp_path, main)
+
+
+def test_a_watch_that_is_off_costs_and_tells_nothing(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+
+    async def main(lab: Lab) -> None:
+        engine = Meddler()
+        await lab.start(settings=Settings(cache=CacheSettings(watch=False)), engine=engine)
+        for n in range(5):
+            engine.addition = f"It is 10:0{n}."
+            await lab.say()
+        assert lab.breaks == []
+        (row,) = lab.host.status(deep=True)["sessions"]
+        assert row["cache"] == {}
+        assert b'"sent"' not in lab.path.read_bytes()
+
+    in_lab(tmp_path, main)

@@ -43,7 +43,7 @@ def advise(
     life = LIFE[retention]
     if not model.caching or not life or tokens < model.cache_minimum:
         return Advice(False, "nothing is cached")
-    break_even = int((WRITE_PRICE[retention] - READ_PRICE) / READ_PRICE)
+    break_even = int(round((WRITE_PRICE[retention] - READ_PRICE) / READ_PRICE, 6))
     until = life + break_even * period(retention)
     price = tokens * model.price_input / 1e6
     rewrite = round(price * (WRITE_PRICE[retention] - READ_PRICE), 8)
