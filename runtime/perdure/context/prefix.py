@@ -183,8 +183,10 @@ class Prefix:
             if a is None:
                 return None
             if b is None or a.body != b.body:
-                if b is not None and a is old[-1] and b.body.startswith(a.body[:-2] + b","):
-                    return None  # the last message goes on: its blocks stand first
+                if b is not None and a is old[-1] and b.body.startswith((a.body[:-2] + b",", a.body + b",")):
+                    return (
+                        None  # the last message goes on: its blocks, or the messages it became, stand first
+                    )
                 return self._in_message(n, a, b, made.items)
         return None
 
