@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from helpers_cache import INFO, KEY, LONG, Lab, Meddler, events, in_lab
 from helpers_host import ask, calls, tells
 from perdure.edges.models.reply import fail, say
-from perdure.edges.settings import CacheSettings, GuardSettings, Settings
+from perdure.edges.settings import CacheSettings, GuardSettings, PruningSettings, Settings
 
 OTHER_KEY = "agent:main:cli:dm:other"
 TURNS = 500
@@ -193,3 +193,79 @@ def test_a_watch_that_is_off_costs_and_tells_nothing(tmp_path: Path) -> None:
         assert b'"sent"' not in lab.path.read_bytes()
 
     in_lab(tmp_path, main)
+
+
+# --- what is shortened is told --------------------------------------------------------------------
+
+
+def test_pruning_and_guard_tell_once_what_they_did_and_how_to_read_it_again(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    eager = PruningSettings(
+        soft_trim_ratio=0.01, hard_clear=False, keep_last_assistants=1, deny_tools=("p*",), allow_tools=("*",)
+    )
+
+    async def main(lab: Lab) -> None:
+        tools = [tells("look", LONG * 2), tells("peek", LONG * 2)]
+        await lab.start(settings=Settings(pruning=eager), tools=tools, info=replace(INFO, window=40_000))
+        lab.play.then(calls("look", "peek"), say("seen"))
+        await lab.say()
+        await lab.say()
+        await lab.clock.sleep(400)
+        await lab.say()
+        await lab.say()
+        (told,) = events(lab.folder, "context.pruned")
+        assert (told["results"], told["rules"]) == (1, {"prune.soft": 1})
+        look, peek = lab.play.last()["messages"][2]["content"]
+        assert f"`recall {told['entries'][0]}` reads them" in look["content"][0]["text"]
+        assert peek["content"][0]["text"] == LONG * 2
+        assert events(lab.folder, "context.shortened") == []
+
+    in_lab(tmp_path, main)
+
+
+def test_the_guard_tells_how_many_results_it_shortened_in_a_request(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+
+    async def main(lab: Lab) -> None:
+        await lab.start(tools=[tells("dump", "line\n" * 9_000)], info=replace(INFO, window=24_000))
+        lab.play.then(calls("dump", "dump", "dump"), say("read"))
+        await lab.say("go")
+        (told,) = events(lab.folder, "context.shortened")
+        assert told["results"] == len(told["entries"]) == 3
+        assert sum(told["rules"].values()) == 3
+        for result in lab.play.last()["messages"][2]["content"]:
+            assert "`recall " in result["content"][0]["text"]
+        await lab.say("and on")
+        assert sum(event["turn"] == told["turn"] for event in events(lab.folder, "context.shortened")) == 1
+
+    in_lab(tmp_path, main)
+
+
+def test_a_result_counts_as_old_by_the_time_of_its_answer_asleep_or_awake(tmp_path: Path) -> None:
+    """A view must not depend on whether the session slept meanwhile."""
+    eager = Settings(pruning=PruningSettings(soft_trim_ratio=0.01, hard_clear=False, keep_last_assistants=1))
+
+    def sent(folder: Path, *, sleeps: bool) -> list[bytes]:
+        (folder / "workspace").mkdir(parents=True)
+        bodies: list[bytes] = []
+
+        async def main(lab: Lab) -> None:
+            tools = [tells("look", LONG * 2)]
+            await lab.start(settings=eager, tools=tools, info=replace(INFO, window=40_000), most_awake=1)
+            lab.play.then(calls("look"), say("seen"))
+            await lab.say()
+            await lab.say()
+            if sleeps:
+                await ask(lab.host, "hello", OTHER_KEY)
+            await lab.clock.sleep(400)
+            await lab.say()
+            bodies.extend(lab.play.bodies[KEY])
+
+        in_lab(folder, main)
+        return bodies
+
+    awake, asleep = sent(tmp_path / "a", sleeps=False), sent(tmp_path / "b", sleeps=True)
+    assert b"Tool result trimmed" in awake[-1] or b"more characters truncated" in awake[-1]
+    assert [json.loads(a)["messages"][1:2] for a in awake] == [json.loads(b)["messages"][1:2] for b in asleep]
+    one, other = (json.dumps(json.loads(body[-1])["messages"][2]) for body in (awake, asleep))
+    assert len(one) == len(other) < len(LONG)

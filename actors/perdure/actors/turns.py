@@ -64,10 +64,17 @@ class Turns:
         session = self.session
         session.stop_timers()
         if self.answered and self.cold:  # what has changed in the workspace is shown when it costs nothing
-            session.adopt(session.transcript.settings, "cold")
+            self._refresh()
         self.tally = Tally()
         session.services.events.publish(TurnStarted(session.key, self.number + 1))
         self.run()
+
+    def _refresh(self) -> None:
+        session = self.session
+        try:
+            session.adopt(session.transcript.settings, "cold")
+        except Exception as error:  # what can't be read now was read before: the turn goes on with that
+            session.services.log.error("context.not_refreshed", session=session.key, error=repr(error))
 
     def run(self) -> None:
         """Run, or go on after the view has shrunk, under a new number."""

@@ -71,6 +71,8 @@ def told_decisions(
     the text that stands for them: people count those lines.
     """
     forms = {decision.key: decision for decision in decisions}
+    if not decisions:
+        return
     for event, step in (("context.pruned", "prune."), ("context.shortened", "guard.")):
         new = [line for line in lines if line.entry in forms and line.rule.startswith(step)]
         new = [line for line in new if not line.rule.endswith("replayed")]
