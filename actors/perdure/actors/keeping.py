@@ -81,6 +81,8 @@ class Keeping:
 
     def kept(self, mail: Kept) -> None:
         """A refresh has ended; another follows where the prefix was read and more are worth their price."""
+        if not self.under_way:
+            return  # for the session before `/new`
         self.under_way = False
         session, log, watch = self.session, self.session.services.log, self.session.turns.watch
         if mail.usage is None or watch is None:

@@ -94,7 +94,7 @@ class Turns:
 
     def woken(self, opened: Opened) -> None:
         """What the file tells of the call before: when a model answered, and what it was sent."""
-        self.answered = answered_at(opened.items)
+        self.answered = min(answered_at(opened.items), self.session.services.clock.wall_ms())
         if self.watch is not None:
             self.watch.waking(opened.items, opened.sent)
 
@@ -168,7 +168,7 @@ class Turns:
             mail.done.fail(error)
             return
         if mail.accepted:
-            self.answered = mail.message.timestamp or session.services.clock.wall_ms()
+            self.answered = session.services.clock.wall_ms()
             session.compacting.accepted(mail)
         mail.done.set(item)
         if not self._passive:

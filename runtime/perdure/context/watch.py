@@ -140,7 +140,7 @@ class Watch:
         self, usage: Usage | None, model: ModelInfo, retention: Retention, asked: int
     ) -> Broke | None:
         """The call that began last has ended. `asked`: wall ms when its request was sent."""
-        age = (asked - self.used) / 1000 if self.used else None
+        age = (asked - self.used) / 1000 if 0 < self.used <= asked else None
         changes = self._observed.pending
         read = usage.cache_read if usage is not None else None
         self._observed, dropped = self._observed.complete(read, usage.cache_write if usage else 0)
@@ -189,8 +189,8 @@ class Watch:
         if pictures:
             shown = "the first image came" if self.prefix.pictured else "the last image left"
             return Blame("images", f"images: {shown}")
-        if woken and not self._fingerprint:
-            return Blame("restart", "what was sent before is not known", parting)
+        if woken and (not self._fingerprint or age is None):
+            return Blame("restart", "what was sent before, or when, is not known", parting)
         return Blame("provider", "our bytes went on unchanged within the cache's life")
 
     def _count(self, broke: Broke) -> None:
