@@ -113,6 +113,8 @@ def test_a_session_with_a_rhythm_is_kept_warm_and_nothing_of_it_is_in_the_transc
         (row,) = lab.host.status(deep=True)["sessions"]
         assert row["cache"]["keep_alive"]["refreshes"] == kept + 10
         assert row["cache"]["keep_alive"]["cost_usd"] > 0
+        assert row["cache"]["keep_alive"]["keep_usd"] < row["cache"]["keep_alive"]["rewrite_usd"]
+        assert row["cache"]["calls"] == 10
         refreshes = lab.play.bodies[f"{KEY}"]
         assert len(refreshes) == 10, "a refresh is no request of the session's"
 

@@ -116,6 +116,8 @@ def cache_line(session: Session) -> dict[str, Any]:
             "cost_usd": round(keeping.cost, 6),
             "worth_it": advice.keep,
             "why": advice.reason,
+            "keep_usd": advice.keep_usd,
+            "rewrite_usd": advice.rewrite_usd,
             "until_seconds": advice.until,
         },
     }

@@ -207,6 +207,7 @@ class Watch:
     def line(self) -> dict[str, Any]:
         """As `status --deep` shows it."""
         return {
+            "calls": self.calls,
             "read": self.read,
             "prompt": self.prompt,
             "share": round(self.read / self.prompt, 4) if self.prompt else None,
