@@ -161,11 +161,35 @@ def branch_line(
 
 
 def segment_line(
-    id: str, parent: str | None, timestamp_ms: int, epoch: int, name: str, digest: str, entries: int
+    id: str,
+    parent: str | None,
+    timestamp_ms: int,
+    epoch: int,
+    name: str,
+    digest: str,
+    entries: int,
+    cut: Mapping[str, str],
 ) -> bytes:
-    """`entries` entries stand in the segment `name` beside the file, whose SHA-256 is `digest`."""
-    data = {"segment": name, "sha256": digest, "entries": entries}
+    """`entries` entries stand in the segment `name` beside the file, whose SHA-256 is `digest`.
+
+    `cut`: entries that have another parent since, and the one they had at first.
+    """
+    data = {"segment": name, "sha256": digest, "entries": entries, "cut": dict(cut)}
     return _off_chain("segment", id, parent, timestamp_ms, epoch, data)
+
+
+def restored_line(
+    id: str, parent: str | None, timestamp_ms: int, epoch: int, entries: int, cut: Mapping[str, str]
+) -> bytes:
+    """`entries` entries came back from segments; `cut` as in `segment_line`."""
+    return _off_chain("restored", id, parent, timestamp_ms, epoch, {"entries": entries, "cut": dict(cut)})
+
+
+def discarded_line(
+    id: str, leaf: str | None, timestamp_ms: int, epoch: int, name: str, entries: int
+) -> bytes:
+    """The segment `name` with its `entries` entries is deleted for good, by somebody who asked for it."""
+    return _off_chain("discarded", id, leaf, timestamp_ms, epoch, {"segment": name, "entries": entries})
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from perdure.context.dag import Node
 from perdure.context.truncation import Plan, Ties
 from perdure.edges import segments
 from perdure.edges.segments import Moved, SegmentInfo
-from perdure.edges.session import lines, own, scan, splice, swap
+from perdure.edges.session import lines, own, past, scan, splice, swap
 from perdure.edges.session.decode import WireEntry, decode_entry
 from perdure.edges.session.heads import heads, whole
 from perdure.edges.session.load import Loaded, load
@@ -85,15 +85,48 @@ def prepare(
     Raises `UnreadableFile`, `StorageFailed`, `Fenced`.
     """
     loaded = load(file.path)
-    if loaded.header.version < 3:
-        return Truncated(False, f"version {loaded.header.version}: it is migrated when opened for writing")
-    bridges = loaded.graph.bridges
-    plan = truncation.plan(loaded.nodes, ties_of(loaded), bridges)
+    sweep(loaded)
+    plan = planned(loaded)
     if plan.reason:
         return Truncated(False, plan.reason)
-    if differing := truncation.differing_views(loaded.nodes, plan, bridges):
-        return Truncated(False, f"the view of {len(differing)} branches would change, for damage in the file")
     return _stage(file, loaded, plan, new_id(), now_ms, sync=sync)
+
+
+def planned(loaded: Loaded) -> Plan:
+    """What a truncation of the file would do; its `reason` says why nothing."""
+    if loaded.header.version < 3:
+        return Plan(reason=f"version {loaded.header.version}: it is migrated when opened for writing")
+    bridges = loaded.graph.bridges
+    plan = truncation.plan(loaded.nodes, ties_of(loaded), bridges)
+    if not plan.reason and (differing := truncation.differing_views(loaded.nodes, plan, bridges)):
+        return Plan(reason=f"the view of {len(differing)} branches would change, for damage in the file")
+    return plan
+
+
+def sweep(loaded: Loaded) -> tuple[str, ...]:
+    """Delete what a truncation left behind that was killed before its end; the names of those files.
+
+    A segment goes only if the file names it nowhere and holds each of its entries itself. For the owner,
+    while no other truncation of the session is under way.
+    """
+    path = Path(loaded.path)
+    named = {mark.segment for mark in past.marks(path, loaded.nodes, loaded.raw)}
+    gone = []
+    for place in segments.segments_of(path):
+        if place.name not in named and _all_here(loaded, place):
+            place.unlink()
+            gone.append(place.name)
+    for temp in swap.leftovers(path):
+        temp.unlink()
+        gone.append(temp.name)
+    return tuple(gone)
+
+
+def _all_here(loaded: Loaded, segment: Path) -> bool:
+    try:
+        return all(loaded.node(id) is not None for id in segments.Segment(segment).ids())
+    except (UnreadableFile, OSError):
+        return False  # doctor tells of it; nobody knows what it holds
 
 
 def commit(file: LocalSessionFile, prepared: Prepared) -> Truncated:
@@ -189,7 +222,12 @@ def _stage(
     before = tuple((nodes[at].id, nodes[at].parent or "") for at, _ in plan.parents)
     try:
         info = segments.write_segment(
-            file.path, _moved(loaded, plan), session_id=loaded.header.id, reparented=before, sync=sync
+            file.path,
+            _moved(loaded, plan),
+            session_id=loaded.header.id,
+            reparented=before,
+            bridges=tuple(_bridged(loaded)),
+            sync=sync,
         )
     except OSError as error:
         raise StorageFailed(f"{file.path}: the segment can't be written ({error.strerror})") from None
@@ -210,6 +248,14 @@ def _stage(
         segment=info.name,
     )
     return Prepared(staged, segment, loaded.file.inode, gone, report)
+
+
+def _bridged(loaded: Loaded) -> Iterable[tuple[str, str, str | None]]:
+    """Holes, decided by the order of lines, which is about to change."""
+    for at in range(len(loaded.nodes)):
+        hole = loaded.graph.parent(at)[1]
+        if hole is not None:
+            yield hole.child, hole.missing, hole.bridged_to
 
 
 def _moved(loaded: Loaded, plan: Plan) -> Iterable[Moved]:
@@ -258,7 +304,11 @@ def _note(loaded: Loaded, plan: Plan, info: SegmentInfo, id: str, now_ms: int) -
     while parent in going:
         node = loaded.node(parent)
         parent = None if node is None else node.parent
-    line = lines.segment_line(id, parent, now_ms, max(0, epoch), info.name, info.digest, info.entries)
+    known = past.parents(past.marks(Path(loaded.path), loaded.nodes, loaded.raw))
+    changed = [loaded.nodes[at] for at, _ in plan.parents]
+    cut = {node.id: known.get(node.id, node.parent or "") for node in changed}
+    told = info.name, info.digest, info.entries
+    line = lines.segment_line(id, parent, now_ms, max(0, epoch), *told, cut)
     return first.start, first.start, line
 
 
