@@ -14,6 +14,7 @@ from perdure.context.tokens import Measure
 from perdure.contracts import Ack, Letter, Receipt
 from perdure.edges.session import lines
 from perdure.edges.session.facts import (
+    NEVER,
     RECENT_IDS,
     Checkpoint,
     Facts,
@@ -160,9 +161,9 @@ class Transcript:
         self.name = name
 
     def already_resumed(self, entry: str) -> bool:
-        """Whether this ownership took it up before, or three earlier ones died of it."""
+        """Whether this ownership took it up before, three earlier ones died of it, or nobody waits."""
         epochs = [epoch for resumed, epoch in self._resumed if resumed == entry]
-        return self.file.epoch in epochs or len(epochs) >= MOST_RESUMES
+        return bool({self.file.epoch, NEVER} & set(epochs)) or len(epochs) >= MOST_RESUMES
 
     def mark_resumed(self, entry: str) -> None:
         """Note, off the chain, that the interrupted turn behind `entry` is taken up under this epoch."""

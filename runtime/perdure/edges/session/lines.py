@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from perdure.contracts import Letter
 from perdure.edges.session.encode import encode_content, encode_message
-from perdure.edges.session.facts import VERSION, Checkpoint, Facts, Origin
+from perdure.edges.session.facts import NEVER, VERSION, Checkpoint, Facts, Origin
 from perdure.records import Decision, Message
 
 _encode = msgspec.json.Encoder().encode
@@ -145,9 +145,12 @@ def owner_line(
     )
 
 
-def resume_line(id: str, leaf: str | None, timestamp_ms: int, entry: str, epoch: int) -> bytes:
-    """The interrupted turn behind `entry` is taken up under this epoch (once per ownership)."""
-    return _off_chain("resume", id, leaf, timestamp_ms, epoch, {"entry": entry, "epoch": epoch})
+def resume_line(
+    id: str, leaf: str | None, timestamp_ms: int, entry: str, epoch: int, *, never: bool = False
+) -> bytes:
+    """The interrupted turn behind `entry` is taken up under this epoch (once per ownership), or `never`."""
+    under = NEVER if never else epoch
+    return _off_chain("resume", id, leaf, timestamp_ms, epoch, {"entry": entry, "epoch": under})
 
 
 def branch_line(

@@ -96,6 +96,10 @@ class Past:
         segment, id = self._places[node.start]
         return segment.read(id)
 
+    def segment_of(self, node: Node) -> str:
+        """The name of the segment that holds a moved entry, empty for one of the file."""
+        return self._places[node.start][0].path.name if node.start < 0 else ""
+
     def view(self, leaf: str) -> View:
         """The view of an entry. `KeyError` for an unknown one, `SegmentGone` where a part of it is gone."""
         if leaf not in self.graph.by_id and self.lost:

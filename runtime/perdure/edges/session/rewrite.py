@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import msgspec
 
@@ -234,7 +234,7 @@ def _stage(
     segment = segments.folder(file.path) / info.name
     try:
         edits = [*_cuts(loaded, plan), *_links(loaded, plan), _note(loaded, plan, info, id, now_ms)]
-        staged = file.stage(_builder(loaded, edits), loaded.file.size)
+        staged = file.stage(builder(loaded, edits), loaded.file.size)
     except BaseException:
         segment.unlink(missing_ok=True)
         raise
@@ -269,10 +269,10 @@ def _whole(loaded: Loaded, raw: bytes) -> bytes:
     return raw
 
 
-_Edit = tuple[int, int, bytes]
+Edit: TypeAlias = tuple[int, int, bytes]
 
 
-def _cuts(loaded: Loaded, plan: Plan) -> Iterable[_Edit]:
+def _cuts(loaded: Loaded, plan: Plan) -> Iterable[Edit]:
     """Each moved record with its newline, where it has its line to itself."""
     with Path(loaded.path).open("rb") as file:
         for at in plan.moved:
@@ -285,14 +285,14 @@ def _cuts(loaded: Loaded, plan: Plan) -> Iterable[_Edit]:
             yield node.start, node.end + (newline if alone else 0), b""
 
 
-def _links(loaded: Loaded, plan: Plan) -> Iterable[_Edit]:
+def _links(loaded: Loaded, plan: Plan) -> Iterable[Edit]:
     parents = {loaded.nodes[at].start: parent for at, parent in plan.parents}
     for node, raw in loaded.entries():
         if node.start in parents:
             yield node.start, node.end, splice.put(_whole(loaded, raw), "parentId", parents[node.start])
 
 
-def _note(loaded: Loaded, plan: Plan, info: SegmentInfo, id: str, now_ms: int) -> _Edit:
+def _note(loaded: Loaded, plan: Plan, info: SegmentInfo, id: str, now_ms: int) -> Edit:
     """The line that names the segment, off the chain, where its first entry stood.
 
     It carries the epoch in force at that place: a higher one would void the lines behind it.
@@ -312,17 +312,22 @@ def _note(loaded: Loaded, plan: Plan, info: SegmentInfo, id: str, now_ms: int) -
     return first.start, first.start, line
 
 
-def _builder(loaded: Loaded, edits: Sequence[_Edit]) -> Callable[[BinaryIO], None]:
-    """Copies the file with the edits in it (which don't overlap; an insertion comes before its place)."""
+def builder(loaded: Loaded, edits: Sequence[Edit], tail: bytes = b"") -> Callable[[BinaryIO], None]:
+    """Copies the file with the edits in it, and `tail` behind it.
+
+    Edits are (begin, end, new bytes); they don't overlap. Insertions come before their place, several at
+    one place in the order in which they are given.
+    """
 
     def build(out: BinaryIO) -> None:
         with Path(loaded.path).open("rb") as file:
             at = 0
-            for start, end, text in sorted(edits):
+            for start, end, text in sorted(edits, key=lambda edit: edit[:2]):
                 _copy(file, at, start, out)
                 out.write(text)
                 at = max(at, end)
             _copy(file, at, loaded.file.size, out)
+            out.write(tail)
 
     return build
 
