@@ -12,7 +12,7 @@ from perdure.actors.messages import Compact, Compacted, CompactionFailed
 from perdure.actors.model_call import answer_of
 from perdure.actors.services import Services
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
-from perdure.context.compaction.plan import Nothing, plan
+from perdure.context.compaction.plan import Nothing, Plan, plan
 from perdure.context.tokens import Estimator
 from perdure.contracts import EngineCompaction, EngineContext, Request
 from perdure.errors import ModelError
@@ -46,23 +46,27 @@ class Builtin:
         self.services, self.mail = services, mail
         self.done: Done | None = None
         self.kind = "hopeless"
+        self.calls = 0
+        view = mail.snapshot
+        self.estimator = Estimator(view.calibration, 0.08, 1) if view.calibration else Estimator()
+
+    def plan(self) -> Plan | Nothing:
+        """What would be covered, and what kept."""
+        view = self.mail.snapshot
+        return plan(
+            view.items,
+            limits=view.environment.limits,
+            estimator=self.estimator,
+            unseen=view.unseen,
+            running=self.mail.reason == "overflow" or view.running,
+            force=self.mail.reason in ("manual", "overflow", "model_switch"),
+            pinned=view.pinned,
+        )
 
     async def run(self) -> EngineCompaction:
         """Plan, pump the fold with the model's answers, end with a summary or a reason."""
-        view = self.mail.snapshot
-        env = view.environment
-        estimator = Estimator(view.calibration, 0.08, 1) if view.calibration else Estimator()
-        forced = self.mail.reason in ("manual", "overflow", "model_switch")
-        io = self.services.io
-        chosen = plan(
-            view.items,
-            limits=env.limits,
-            estimator=estimator,
-            unseen=view.unseen,
-            running=self.mail.reason == "overflow" or view.running,
-            force=forced,
-            pinned=view.pinned,
-        )
+        view, io = self.mail.snapshot, self.services.io
+        env, chosen = view.environment, self.plan()
         if isinstance(chosen, Nothing):
             self.kind = "nothing"
             return EngineCompaction(True, False, chosen.reason)
@@ -72,7 +76,7 @@ class Builtin:
                 Fold,
                 chosen,
                 limits=env.limits,
-                estimator=estimator,
+                estimator=self.estimator,
                 rules=self.services.resolver.instructions(self.mail.instructions),
                 trigger=self.mail.reason,
                 window=min(info.window, env.limits.window),
@@ -80,6 +84,7 @@ class Builtin:
             )
         )
         while isinstance(ask := fold.step, Ask):
+            self.calls += 1
             await io.run(fold.answer, await summarise(self.services, view.key, info, ask))
         return self._ended(fold)
 

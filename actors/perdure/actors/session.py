@@ -47,6 +47,7 @@ from perdure.actors.opening import Opening
 from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
 from perdure.actors.turns import Turns
+from perdure.actors.undoing import undone
 from perdure.actors.view import unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
@@ -279,6 +280,20 @@ class Session:
             self.begin_anew()
         else:
             self.turns.abort()
+
+    def undo(self, done: Waiter[str]) -> None:
+        """`/undo`: leave the file, take the latest compaction back, and open it as it is then."""
+        if not self.at_ease:
+            done.fail(Busy(f"{self.key}: something is under way: /undo when the agent rests"))
+            return
+        env, estimator = self.environment, self.compacting.estimator
+        self.opening.changing = lambda held, now: undone(held, now, env, estimator)
+        self.opening.asked = done
+        self._leave_file()
+        answered, self.turns = self.turns.answered, Turns(self, self.turns.number)
+        self.turns.answered = answered
+        self.state = "opening"
+        self.opening.begin()
 
     def begin_anew(self) -> None:
         """Leave the file and open the one that follows it."""
