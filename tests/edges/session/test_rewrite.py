@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from helpers_conformance import cases, ident
 from helpers_files import FakeGrant, held
 from perdure.context.truncation import leaves
 from perdure.contracts import Letter
@@ -16,7 +17,7 @@ from perdure.edges.session import lines, rewrite
 from perdure.edges.session.facts import Checkpoint, Facts, Origin, Pending, Seen
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
-from perdure.errors import Fenced, SegmentGone, StorageFailed
+from perdure.errors import Fenced, SegmentGone, StorageFailed, UnreadableFile
 from perdure.records import Text, User
 
 NOW = 1_790_000_000_000
@@ -427,6 +428,18 @@ def test_every_branch_shows_the_same_and_every_entry_can_be_read(tmp_path_factor
     if done.done:
         assert open_session(path).items == later.opened().items
         assert not cut(file).done  # once is enough
+
+
+@pytest.mark.parametrize("vector", cases("truncation"), ids=ident)
+def test_no_view_of_a_reference_vector_is_lost(path, vector):
+    """Among them those in which the reference loses the kept tail: truncation-0038 and -0039."""
+    path.write_text(vector["input"]["file_text"] or "", "utf-8", "surrogatepass")
+    try:
+        before = choosable(path)
+    except UnreadableFile:
+        return  # no session: nothing is truncated
+    cut(held(path))
+    assert {id: load(path).opened(id).items for id in before} == before
 
 
 def leaf_ids(found):
