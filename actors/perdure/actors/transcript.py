@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from perdure.actors.upkeep import Upkeep
+from perdure.context.changed import subject
 from perdure.context.tokens import Measure
 from perdure.contracts import Ack, Letter, Receipt
 from perdure.edges.session import lines
@@ -227,11 +228,7 @@ class Transcript:
 
     def _decisions_of(self, kept: list[Item]) -> tuple[Decision, ...]:
         names = {item.entry for item in kept}
-        return tuple(
-            d
-            for k, d in self.decisions.items()
-            if k in names or (k[:5] == "call:" and k.split(":")[1] in names)
-        )
+        return tuple(d for d in self.decisions.values() if subject(d) in names)
 
     def _checkpoint(
         self, leaf: str | None, decisions: tuple[Decision, ...], *, kept: str | None, prev: str | None

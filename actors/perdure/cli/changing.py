@@ -16,13 +16,14 @@ from perdure.context.environment import Environment
 from perdure.context.tokens import Estimator
 from perdure.edges.config import load
 from perdure.edges.log import Log, open_log
+from perdure.edges.models import catalog
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.files import Held, SessionFiles
 from perdure.edges.session.load import load as load_file
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
-from perdure.errors import UsageError
+from perdure.errors import ConfigError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,26 @@ class Desk:
         return self.target.key
 
     def environment(self, model: str | None = None) -> Environment:
-        """What the next request would be made under."""
-        return resolve(self.target, self.held.opened, self.settings, self.folder, model=model)[0]
+        """What the next request would be made under: the session's own model, where it can be had."""
+        opened = self.held.opened
+        model = model or _recorded(opened)
+        return resolve(self.target, opened, self.settings, self.folder, model=model)[0]
 
     def figures(self, env: Environment) -> dict[str, int]:
         """The session as it stands now."""
         return figures(self.held.opened, env)
+
+
+def _recorded(opened: Opened) -> str | None:
+    chosen = opened.settings
+    if not (chosen.provider and chosen.model):
+        return None
+    ref = f"{chosen.provider}/{chosen.model}"
+    try:
+        catalog.resolve(ref)
+    except ConfigError:
+        return None
+    return ref
 
 
 def now_ms() -> int:

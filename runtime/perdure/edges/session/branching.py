@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from perdure.context.changed import subject
 from perdure.context.dag import COMPACTION, Node, View
 from perdure.edges.session import lines, splice, tolerant
 from perdure.edges.session.decode import decode_entry
@@ -19,6 +20,7 @@ from perdure.edges.session.facts import VERSION, Checkpoint, Opened, Seen
 from perdure.edges.session.files import Held
 from perdure.edges.session.load import Loaded, load
 from perdure.edges.session.restore import rewrite
+from perdure.edges.session.tail import open_session
 from perdure.edges.session.view import message_of
 from perdure.errors import UsageError
 from perdure.records import Assistant, Decision, Item, Items, Record, ToolResult, User
@@ -108,7 +110,7 @@ def waits(last: Item) -> bool:
 
 def _append(held: Held, make: Callable[[str | None, str], bytes], now_ms: int) -> None:
     held.file.append((make(held.opened.leaf, held.ids.entry(now_ms)),))
-    held.opened = load(held.file.path).opened()
+    held.opened = open_session(held.file.path)
 
 
 # --- undo -----------------------------------------------------------------------------------------
@@ -189,14 +191,6 @@ def _answered(opened: Opened, copied: Mapping[str, str]) -> tuple[Seen, ...]:
 
 
 # --- decisions and checkpoints --------------------------------------------------------------------
-
-
-def subject(decision: Decision) -> str:
-    """The entry a decision is about."""
-    if decision.key == "limit":
-        return decision.value
-    kind, colon, rest = decision.key.partition(":")
-    return rest.rpartition(":")[0] if colon and kind in ("call", "id") else decision.key
 
 
 def _renamed(decision: Decision, copied: Mapping[str, str]) -> Decision:
