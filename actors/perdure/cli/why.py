@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.covered import cover
 from perdure.cli.output import one_line, say
 from perdure.context.dag import Node
 from perdure.context.truncation import RECORDS
@@ -15,7 +14,6 @@ from perdure.edges.session.history import shown
 from perdure.edges.session.load import Loaded, load
 from perdure.errors import UnreadableFile, UsageError
 
-MOST_READ = 32 * 1024 * 1024  # bytes of segments that are read to say which summary covers an entry
 LONGEST = 2_000  # characters of the entry's text
 
 Line = dict[str, Any]
@@ -24,12 +22,13 @@ Line = dict[str, Any]
 def explain(path: Path, ledger: list[Line], text: str) -> tuple[list[Line], Line]:
     """The entry's lines, and `about` it: id, place, text. Raises `UsageError` where nothing is to say."""
     loaded = load(path)
-    kept = _segments(path) if any(node.custom in RECORDS for node in loaded.nodes) else {}
+    moved_out = loaded.node(text) is None and any(node.custom in RECORDS for node in loaded.nodes)
+    kept = _segments(path) if moved_out else {}
     id = _find(path, {*kept, *(node.id for node in loaded.nodes)}, text)
     lines = [line for line in ledger if line["entry"] == id]
     node = loaded.node(id)
     if not lines and (moved := kept.get(id)) is not None:
-        lines = [_covered(loaded, kept, id, moved)]
+        lines = [_covered(id, moved)]
     if not lines:
         raise UsageError(f"{id}: {_elsewhere(loaded, node)}")
     raw = loaded.raw(node) if node is not None else kept[id].read(id)
@@ -68,19 +67,15 @@ def _find(path: Path, known: set[str], text: str) -> str:
     raise UsageError(f"{text}: {len(found)} entries begin so ({', '.join(found[:4])}): give the whole id")
 
 
-def _covered(loaded: Loaded, kept: dict[str, Segment], id: str, segment: Segment) -> Line:
+def _covered(id: str, segment: Segment) -> Line:
     """An entry that only a segment has."""
     moved = f"moved out by truncation, in the segment {segment.path.name}"
-    size = sum(block.raw for each in set(kept.values()) for block in each.index.blocks)
-    leaf = loaded.view().leaf
-    if size > MOST_READ or leaf is None:
+    by = segment.index.covers(id)
+    if by is None:
         return _line(id, "covered", f"compaction: covered by a summary; {moved}")
-    graph = loaded.past.graph
-    branch = [graph.nodes[at] for at in reversed(graph.walk(graph.by_id[leaf])[0])]
-    by = {node.id: made for node, made in zip(branch, cover(branch), strict=True)}
-    if by.get(id):
-        return _line(id, "covered", f"compaction: summarised by {by[id]}; {moved}")
-    return _line(id, "left_out", f"branch: on a branch that was left; {moved}")
+    if by:
+        return _line(id, "covered", f"compaction: summarised by {by}; {moved}")
+    return _line(id, "left_out", f"branch: on a branch that was left, or beside one; {moved}")
 
 
 def _line(id: str, decision: str, rule: str) -> Line:

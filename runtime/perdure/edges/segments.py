@@ -67,7 +67,8 @@ class Block(Record):
 class Index(Record):
     """`reparented` are `(entry, its parent before)` of those that stayed: the file can be rebuilt.
 
-    `bridges`: holes there were then, as (child, missing parent, what stands in for it).
+    `bridges`: holes there were then, as (child, missing parent, what stands in for it). `covered`: which
+    compaction covers the entries, as runs (id, how many); "" for those that no compaction covers.
     """
 
     session: str
@@ -76,6 +77,16 @@ class Index(Record):
     reparented: tuple[tuple[str, str], ...] = ()
     v: int = 1
     bridges: tuple[tuple[str, str, str | None], ...] = ()
+    covered: tuple[tuple[str, int], ...] = ()
+
+    def covers(self, id: str) -> str | None:
+        """The compaction that covers an entry, "" if none does, `None` where it was not written down."""
+        at = next((n for n, place in enumerate(self.entries) if place.id == id), -1)
+        for compaction, count in self.covered if at >= 0 else ():
+            if at < count:
+                return compaction
+            at -= count
+        return None
 
 
 def folder(session: Path) -> Path:
@@ -95,6 +106,7 @@ def write_segment(
     session_id: str,
     reparented: tuple[tuple[str, str], ...] = (),
     bridges: tuple[tuple[str, str, str | None], ...] = (),
+    covered: tuple[tuple[str, int], ...] = (),
     sync: bool,
 ) -> SegmentInfo:
     """Write a segment and read it back. Blocking. `OSError` (nothing left behind), `UnreadableFile`."""
@@ -104,7 +116,8 @@ def write_segment(
     try:
         with temp.open("wb") as out:
             os.fchmod(out.fileno(), 0o600)
-            index = _write(out.write, entries, Index(session_id, (), (), reparented, bridges=bridges))
+            about = Index(session_id, (), (), reparented, bridges=bridges, covered=covered)
+            index = _write(out.write, entries, about)
             if sync:
                 out.flush()
                 os.fsync(out.fileno())
@@ -185,12 +198,19 @@ class Segment:
         if hashlib.sha256(packed).digest() != digest:
             raise self._damaged("its index does not fit its digest")
         try:
-            return msgspec.convert(json.loads(zlib.decompress(packed)), Index)
+            return _decoded(zlib.decompress(packed))
         except (zlib.error, ValueError, msgspec.MsgspecError) as error:
             raise self._damaged(str(error)) from None
 
     def _damaged(self, why: str) -> UnreadableFile:
         return UnreadableFile(f"{self.path}: the segment is damaged: {why}")
+
+
+def _decoded(data: bytes) -> Index:
+    try:
+        return msgspec.json.decode(data, type=Index)
+    except msgspec.DecodeError:  # an id of others with half a surrogate pair
+        return msgspec.convert(json.loads(data), Index)
 
 
 def find_entry(session: Path, id: str) -> bytes | None:

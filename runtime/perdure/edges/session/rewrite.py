@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 import msgspec
 
 from perdure.context import truncation
-from perdure.context.dag import Node
+from perdure.context.dag import Node, cover
 from perdure.context.truncation import Plan, Ties
 from perdure.edges import segments
 from perdure.edges.segments import Moved, SegmentInfo
@@ -227,6 +228,7 @@ def _stage(
             session_id=loaded.header.id,
             reparented=before,
             bridges=tuple(_bridged(loaded)),
+            covered=tuple(_covered(loaded, plan)),
             sync=sync,
         )
     except OSError as error:
@@ -248,6 +250,14 @@ def _stage(
         segment=info.name,
     )
     return Prepared(staged, segment, loaded.file.inode, gone, report)
+
+
+def _covered(loaded: Loaded, plan: Plan) -> Iterable[tuple[str, int]]:
+    """Runs of the compactions that cover what moves."""
+    branch = loaded.branch()
+    by = {node.id: made for node, made in zip(branch, cover(branch), strict=True)}
+    for made, run in groupby(by.get(loaded.nodes[at].id, "") for at in plan.moved):
+        yield made, sum(1 for _ in run)
 
 
 def _bridged(loaded: Loaded) -> Iterable[tuple[str, str, str | None]]:
