@@ -25,8 +25,11 @@ from helpers_host import (
     tells,
     virtual,
 )
+from helpers_sessions import line, user
 from perdure.actors.messages import Command
 from perdure.edges.models.reply import say
+from perdure.edges.session.load import load
+from perdure.edges.session.tail import open_session
 from perdure.errors import Busy
 
 LONG = "The plan says: measure twice, cut once, and write down what was cut. " * 40
@@ -129,6 +132,28 @@ def test_undo_that_can_not_fit_is_refused_with_numbers_and_changes_nothing(tmp_p
             assert "line is 7,200" in answer
             assert told == []
         assert messages(session_path(tmp_path)) == before
+
+    virtual(main)
+
+
+def test_what_another_program_answered_inside_a_branch_is_seen_with_all_that_was_before_it(tmp_path):
+    async def main(clock):
+        async with hosted(tmp_path, Play(), clock, truncate_after=1) as host:
+            for first in (0, 10):
+                await talk(host, first=first)
+                await host.command(KEY, "/compact")
+            await ask(host, "end")
+        path = session_path(tmp_path)
+        made = [e for e in entries(path) if e["type"] == "compaction"]
+        inside = made[1]["parentId"]
+        before = load(path).opened(inside).items
+        assert len(before) > len([e for e in entries(path) if e["type"] == "message"])
+        with path.open("ab") as other:
+            other.write(line(user("x1", inside, "elsewhere")) + b"\n")
+        play = Play()
+        async with hosted(tmp_path, play, clock) as host:
+            await ask(host, "and here")
+        assert open_session(path).items[: len(before)] == before
 
     virtual(main)
 

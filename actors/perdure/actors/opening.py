@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from perdure.actors.messages import Close, Mail, Woken
+from perdure.edges.session import branching
 from perdure.edges.session.files import Held
 from perdure.errors import Busy, Closed, PerdureError
 from perdure.kernel.jobs import Job
@@ -46,9 +47,19 @@ class Opening:
         key, services = self.session.key, self.session.services
         files, now = services.files, services.clock.wall_ms()
         if self.renewing is None and files.exists(key):
-            return self._changed(files.open(key, now), now)
+            return self._changed(self._completed(files.open(key, now), now), now)
         workspace = services.resolver.shown_workspace(key)
         return (files.create if self.renewing is None else files.renew)(key, workspace, now)
+
+    def _completed(self, held: Held, now: int) -> Held:
+        """Another program may have gone on behind an entry whose view needs what truncation moved out."""
+        log, key = self.session.services.log, self.session.key
+        try:
+            if back := branching.complete(held, now):
+                log("session.restored", session=key, entries=back)
+        except PerdureError as error:  # the view is what the other program showed
+            log.warning("session.not_restored", session=key, error=str(error))
+        return held
 
     def _changed(self, held: Held, now: int) -> Held:
         if self.changing is not None:

@@ -108,6 +108,18 @@ def test_going_back_to_a_question_does_not_ask_it_again(tmp_path):
     assert desk.woken().resumed == (("c", NEVER),)
 
 
+def test_where_another_program_went_on_inside_a_branch_its_view_is_completed(tmp_path):
+    desk = Desk(tmp_path, *TWICE)
+    desk.truncate()
+    with desk.path.open("ab") as other:
+        other.write(line(user("x1", "e7", "from elsewhere")) + b"\n")
+    desk.held.close(handover=False)
+    desk.held = desk.files.open(KEY, NOW)
+    assert branching.complete(desk.held, NOW) == 1
+    assert desk.shown() == ["e5", "e3", "e4", "e6", "e7", "x1"]
+    assert branching.complete(desk.held, NOW) == 0
+
+
 def test_a_discarded_segment_refuses_the_switch_and_changes_no_byte(tmp_path):
     desk = Desk(tmp_path, *TWICE)
     desk.truncate()
@@ -182,6 +194,24 @@ def test_undo_keeps_decisions_letters_and_settings_of_both_sides(tmp_path):
     assert woken.settings.thinking == "high"
     written = json.loads(load(desk.path).entry(copied["u2"]))
     assert written["perdure"] == {"v": 1, "e": 3, "of": "u2", "inbox": origin["inbox"], "evidence": ["ab"]}
+
+
+def test_undo_passes_over_lines_of_ours_that_another_program_went_on_behind(tmp_path):
+    desk = Desk(
+        tmp_path,
+        *TWICE[:5],
+        off_chain("owner", "o", "e5", e=1),
+        user("e6", "o", "e"),
+        entry("session_info", "n", "e6", name="x"),
+        entry("label", "l", "n", targetId="e6", label="here"),
+        entry("label", "m", "l", targetId="e1", label="top"),
+        assistant("e7", "m", "f"),
+    )
+    copied = dict(desk.undo().copied)
+    assert set(copied) == {"e6", "l", "e7"}
+    assert texts(desk.woken()) == ["a", "b", "c", "d", "e", "f"]
+    assert load(desk.path).labels() == {"e6": "here", copied["e6"]: "here", "e1": "top"}
+    assert desk.woken().name == "x"
 
 
 def test_undo_is_refused_with_the_reason_where_the_view_does_not_fit(tmp_path):

@@ -14,12 +14,15 @@ from msgspec.structs import replace
 
 from perdure.context.changed import subject
 from perdure.context.dag import COMPACTION, Node, View
+from perdure.edges import segments
 from perdure.edges.session import lines, splice, tolerant
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import VERSION, Checkpoint, Opened, Seen
 from perdure.edges.session.files import Held
+from perdure.edges.session.heads import heads
 from perdure.edges.session.load import Loaded, load
 from perdure.edges.session.restore import rewrite
+from perdure.edges.session.scan import Line
 from perdure.edges.session.tail import open_session
 from perdure.edges.session.view import message_of
 from perdure.errors import UsageError
@@ -86,6 +89,31 @@ def switch(held: Held, text: str, now_ms: int) -> Branched:
     return Branched(True, leaf=target, restored=len(wanted))
 
 
+def complete(held: Held, now_ms: int) -> int:
+    """Bring back what the view needs where another program went on behind an entry inside a branch.
+
+    It knows nothing of segments: what it shows there is what truncation left. How many entries came
+    back. Looks further only if the branch ends in an entry of another program, and there are segments.
+    Raises as `switch`.
+    """
+    if not held.opened.entries or not segments.segments_of(held.file.path) or _ours(held):
+        return 0
+    loaded = load(held.file.path)
+    whole = loaded.opened(held.opened.entries[-1].id)
+    wanted = _from_segments(loaded, whole)
+    if wanted:
+        rewrite(held, loaded, wanted, b"", [item.entry for item in whole.items], now_ms)
+    return len(wanted)
+
+
+def _ours(held: Held) -> bool:
+    last = held.opened.entries[-1]
+    with held.file.path.open("rb") as file:
+        file.seek(last.start)
+        found = heads(Line(0, 0, file.read(last.end - last.start)))[0]
+    return bool(found) and found[0].epoch >= 0
+
+
 def _from_segments(loaded: Loaded, opened: Opened) -> list[Node]:
     graph = loaded.past.graph
     nodes = (graph.nodes[graph.by_id[entry.id]] for entry in opened.entries)
@@ -140,7 +168,8 @@ def _undo(
     held: Held, loaded: Loaded, target: str, made: str, later: list[Node], fits: Fits, now_ms: int
 ) -> Branched:
     opened = loaded.opened(target)
-    copied = {node.id: held.ids.entry(now_ms) for node in later if node.type != "session_info"}
+    again = (node for node in later if node.type != "session_info" and not node.off_chain)
+    copied = {node.id: held.ids.entry(now_ms) for node in again}
     said = [(node, message_of(node, loaded.past.read)) for node in later]
     items = (*opened.items, *(Item(copied[node.id], m) for node, m in said if m is not None))
     decisions = of_view(
