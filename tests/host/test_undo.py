@@ -28,9 +28,10 @@ from helpers_host import (
 from helpers_sessions import line, user
 from perdure.actors.messages import Command
 from perdure.edges.models.reply import say
+from perdure.edges.session import swap
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
-from perdure.errors import Busy
+from perdure.errors import Busy, StorageFailed
 
 LONG = "The plan says: measure twice, cut once, and write down what was cut. " * 40
 
@@ -154,6 +155,29 @@ def test_what_another_program_answered_inside_a_branch_is_seen_with_all_that_was
         async with hosted(tmp_path, play, clock) as host:
             await ask(host, "and here")
         assert open_session(path).items[: len(before)] == before
+
+    virtual(main)
+
+
+def test_a_disk_without_room_leaves_the_compaction_and_the_session_goes_on(tmp_path, monkeypatch):
+    async def main(clock):
+        play = Play()
+        async with hosted(tmp_path, play, clock) as host:
+            await talk(host)
+            await host.command(KEY, "/compact")
+            before = session_path(tmp_path).read_bytes()
+
+            def full(*_, **__):
+                raise OSError(28, "No space left on device")
+
+            monkeypatch.setattr(swap.os, "rename", full)
+            with pytest.raises(StorageFailed, match="space"):
+                await host.command(KEY, "/undo")
+            monkeypatch.undo()
+            assert session_path(tmp_path).read_bytes() == before
+            assert list(session_path(tmp_path).parent.glob("*.tmp")) == []
+            assert (await host.command(KEY, "/undo")).startswith("Undone")
+            assert (await ask(host, "go on")).stop == "stop"
 
     virtual(main)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from perdure.actors.messages import Close, Mail, Woken
 from perdure.edges.session import branching
 from perdure.edges.session.files import Held
-from perdure.errors import Busy, Closed, PerdureError
+from perdure.edges.session.tail import open_session
+from perdure.errors import Busy, Closed, PerdureError, StorageFailed
 from perdure.kernel.jobs import Job
 from perdure.kernel.outcome import Failed, Returned
 from perdure.kernel.waiter import Waiter
@@ -47,7 +48,12 @@ class Opening:
         key, services = self.session.key, self.session.services
         files, now = services.files, services.clock.wall_ms()
         if self.renewing is None and files.exists(key):
-            return self._changed(self._completed(files.open(key, now), now), now)
+            held = files.open(key, now)
+            try:
+                return self._changed(self._completed(held, now), now)
+            except BaseException:
+                held.close(handover=False)
+                raise
         workspace = services.resolver.shown_workspace(key)
         return (files.create if self.renewing is None else files.renew)(key, workspace, now)
 
@@ -57,7 +63,7 @@ class Opening:
         try:
             if back := branching.complete(held, now):
                 log("session.restored", session=key, entries=back)
-        except PerdureError as error:  # the view is what the other program showed
+        except (PerdureError, OSError) as error:  # the view is what the other program showed
             log.warning("session.not_restored", session=key, error=str(error))
         return held
 
@@ -65,8 +71,9 @@ class Opening:
         if self.changing is not None:
             try:
                 self._answer = self.changing(held, now)
-            except PerdureError as error:  # the session goes on with the file as it is
-                self._answer = error
+            except (PerdureError, OSError) as error:  # the session goes on with the file as it is
+                self._answer = error if isinstance(error, PerdureError) else StorageFailed(str(error))
+                held.opened = open_session(held.file.path)
         return held
 
     def _ended(self, _job: Job, outcome: object) -> None:

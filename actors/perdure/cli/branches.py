@@ -30,7 +30,7 @@ def run_switch(key: str, entry: str, *, state: Path | None, as_json: bool) -> in
 
 def run_label(key: str, entry: str, text: str, *, state: Path | None, as_json: bool) -> int:
     """Name an entry; an empty text takes the name away."""
-    name = text.strip()
+    name = " ".join(text.split())
     with owned(key, state) as desk:
         target = branching.find(load(desk.held.file.path), entry)
         done = branching.label(desk.held, target, name, now_ms())
