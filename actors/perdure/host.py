@@ -343,7 +343,10 @@ class Host:
             factories[given.info.provider] = lambda _info: given
             return given.info, factories
         ref = given or self.settings.models.default or catalog.default_ref(self._environ)
-        return self._more_models.get(ref) or catalog.resolve(ref, providers), factories
+        info = self._more_models.get(ref) or catalog.resolve(ref, providers)
+        if info.provider in factories:
+            factories[info.provider](info)  # an address that is none is told at the start
+        return info, factories
 
     def _configured_timing(self) -> Timing:
         models, host = self.settings.models, self.settings.host

@@ -93,6 +93,7 @@ class HostResolver:
         if info.provider not in self._factories:
             known = ", ".join(sorted(self._factories))
             raise ConfigError(f"model {ref}: nothing here speaks to provider {info.provider!r} ({known} do)")
+        self.model(info)  # raises for an address that is none
         return info
 
     def model(self, info: ModelInfo) -> Model:

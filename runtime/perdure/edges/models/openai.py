@@ -120,7 +120,7 @@ class OpenAIModel:
         if isinstance(error, sdk.APITimeoutError | httpx2.TimeoutException):
             return ModelError("timeout", "the provider did not answer in time")
         if isinstance(error, sdk.APIConnectionError):
-            return _connection(error)
+            return self._unconnected(error)
         if isinstance(error, httpx2.TransportError):
             return ModelError("cut", f"the answer broke off: {error}")
         return ModelError("unknown", f"{error}") if isinstance(error, sdk.OpenAIError) else None
@@ -128,6 +128,14 @@ class OpenAIModel:
     def _status_error(self, error: Any) -> ModelError:
         now = self._clock.wall_ms() / 1000
         return self._named(model_error(error.status_code, _text(error), error.response.headers, now))
+
+    def _unconnected(self, error: Any) -> ModelError:
+        """No answer came; where a kept connection was closed by the other side meanwhile, it broke off."""
+        cause = error.__cause__ or error
+        if classify(None, str(cause)) == "cut":
+            return ModelError("cut", f"the answer broke off: {cause}")
+        where = self._options["base_url"] or "the provider"
+        return ModelError("transport", f"no connection to {where}: {cause}")
 
     def _named(self, error: ModelError) -> ModelError:
         if error.kind != "auth":
@@ -151,15 +159,6 @@ def _text(error: Any) -> str:
         message = body["detail"]
     words = [word for word in (error.type, error.code) if isinstance(word, str) and word not in message]
     return ": ".join([*dict.fromkeys(words), message])
-
-
-def _connection(error: Any) -> ModelError:
-    """Before the answer there is no connection; inside it, the answer broke off."""
-    cause = error.__cause__
-    name = type(cause).__name__ if cause is not None else ""
-    if name in ("RemoteProtocolError", "ReadError") and classify(None, str(cause)) == "cut":
-        return ModelError("cut", f"the answer broke off: {cause}")
-    return ModelError("transport", f"no connection to the provider: {cause or error}")
 
 
 def _load() -> ModuleType:
