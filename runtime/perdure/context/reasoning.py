@@ -111,8 +111,8 @@ def _cut(content: tuple[Block, ...], cut: dict[str, str]) -> tuple[Block, ...]:
     for block in content:
         reasoned = reasoned or reasoning_item(block) is not None
         if type(block) is ToolCall and not reasoned:
-            call, bar, own = block.id.partition("|")
-            if bar and own.startswith("fc_"):
+            call, _, own = block.id.partition("|")
+            if call and own.startswith("fc_"):
                 cut[block.id] = call
                 block = replace(block, id=call)
         out.append(block)
