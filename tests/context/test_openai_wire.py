@@ -9,6 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+from pydantic import TypeAdapter
 
 from helpers_histories import HISTORIES, NAMES, TEXTS, png
 from helpers_messages import call, items, result, says, user
@@ -155,6 +158,28 @@ def taken(done: Changed, model: ModelInfo, level: str = "off", **more: Any) -> d
 @given(st.one_of(HISTORIES, THEIRS), MODELS, LEVELS, st.sampled_from([0, 1, 3]))
 def test_no_request_is_refused_for_its_structure_whatever_the_history(history, model, level, turns):
     taken(prepared(history, model, level, turns=turns), model, level)
+
+
+CHAT_TYPE = TypeAdapter(CompletionCreateParamsStreaming)
+RESPONSES_TYPE = TypeAdapter(ResponseCreateParamsStreaming)
+
+
+def walked(value: Any) -> None:
+    """Everything in it: the SDK's types check what is listed only when it is looked at."""
+    if isinstance(value, dict):
+        value = value.values()
+    if not isinstance(value, str | bytes | int | float | None):
+        for each in value:
+            walked(each)
+
+
+@SLOW
+@given(st.one_of(HISTORIES, THEIRS), MODELS, LEVELS)
+def test_every_body_is_of_the_types_that_the_official_sdk_declares(history, model, level):
+    body = json.loads(body_of(prepared(history, model, level), model, level))
+    for name in ("reasoning",) if model.api == CHAT else ():
+        body.pop(name, None)  # OpenRouter's own
+    walked((CHAT_TYPE if model.api == CHAT else RESPONSES_TYPE).validate_python(body))
 
 
 @SLOW
