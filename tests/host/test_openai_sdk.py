@@ -70,6 +70,11 @@ async def sdk_host(
         await model.aclose()
 
 
+def summaries(server: Loopback) -> int:
+    """How many of the requests asked for a summary."""
+    return sum("<conversation>" in json.dumps(body) for body in server.requests)
+
+
 async def told(host: Host, text: str) -> Any:
     return await (await host.send(KEY, text)).reply(30)
 
@@ -161,12 +166,13 @@ def test_an_overflow_of_the_provider_leads_to_a_compaction_and_a_retry(
     replies = Replies(*[say(f"answer {n} " + "words upon words " * 100) for n in range(5)])
 
     async def main() -> None:
-        async with sdk_host(tmp_path, FAMILIES[family], replies) as (host, _):
+        async with sdk_host(tmp_path, FAMILIES[family], replies) as (host, server):
             for n in range(5):
                 await told(host, f"question {n}")
             replies.left = [fail("overflow"), say("it fits now")]
             reply = await told(host, "one more")
             assert (reply.text, reply.stop) == ("it fits now", "stop")
+            assert summaries(server) >= 1
 
     real(main, loop, 60)
     assert [e["type"] for e in entries(session_path(tmp_path))].count("compaction") == 1
