@@ -192,6 +192,15 @@ def test_the_seal_alone_makes_any_history_acceptable_and_sealing_again_changes_n
     assert (again.items, again.lines) == (once.items, ())
 
 
+KIMI = ModelInfo("kimi-coding", "k2", "anthropic-messages")
+
+
+@SLOW
+@given(THEIRS)
+def test_calls_of_responses_have_ids_that_the_messages_api_takes_too(history):
+    taken(prepared(history, KIMI, "off"), KIMI)
+
+
 @SLOW
 @given(THEIRS, THEIRS, st.lists(MODELS, min_size=2, max_size=4), LEVELS)
 def test_a_session_that_goes_from_model_to_model_is_taken_by_each(history, more, models, level):

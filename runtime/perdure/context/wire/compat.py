@@ -37,8 +37,7 @@ _BY_PROVIDER: dict[str, Compat] = {
     "openai": _OPENAI,
     "azure-openai": _OPENAI,
     "openrouter": Compat(effort="reasoning"),
-    "xai": Compat(effort="reasoning_effort"),
-    "groq": Compat(completion_tokens=True, effort="reasoning_effort"),
+    "groq": Compat(completion_tokens=True),
     "ollama": Compat(effort="reasoning_effort"),
     "mistral": Compat(usage=False),
 }

@@ -22,14 +22,13 @@ from perdure.context.wire.openai_shared import (
     FAILED,
     NO_OUTPUT,
     cache_settings,
-    call_part,
     data_url,
     system_text,
     texts_of,
     tools_of,
     wire_name,
 )
-from perdure.context.wire.texts import worded
+from perdure.context.wire.texts import call_part, worded
 from perdure.records import Assistant, Block, Image, Item, Items, Text, Thinking, ToolCall, ToolResult
 
 BRIDGE = "(I have read the results.)"

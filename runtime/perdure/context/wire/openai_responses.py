@@ -25,7 +25,7 @@ from perdure.context.wire.openai_shared import (
     tools_of,
     wire_name,
 )
-from perdure.context.wire.texts import worded
+from perdure.context.wire.texts import call_part, worded
 from perdure.records import Assistant, Block, Image, Items, Message, Text, Thinking, ToolCall, ToolResult
 
 LEAST_TOKENS = 16
@@ -87,7 +87,7 @@ def _items(message: Message) -> Iterator[Json]:
     elif type(message) is ToolResult:
         yield {
             "type": "function_call_output",
-            "call_id": message.call_id.partition("|")[0],
+            "call_id": call_part(message.call_id),
             "output": _output(message),
         }
     else:

@@ -33,11 +33,6 @@ def wire_name(name: str) -> str:
     return _NOT_NAME.sub("_", name)[:LONGEST_NAME]
 
 
-def call_part(ident: str) -> str:
-    """The call's id of `call_…|fc_…`."""
-    return ident.partition("|")[0]
-
-
 def tools_of(ask: Ask, used: tuple[str, ...]) -> list[WireTool]:
     """The tools, their schemas as the API takes them."""
     found = offered(ask.tools, used, LONGEST_NAME)

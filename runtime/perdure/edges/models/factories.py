@@ -40,8 +40,9 @@ def _factory(vendor: Vendor, clock: Pace, environ: Mapping[str, str]) -> Factory
     def make(info: ModelInfo) -> Model:
         """Raises `ConfigError` for an address that is none."""
         if info.api == MESSAGES:
-            where, key = base_url(vendor, environ) or None, key_of(vendor, environ) or None
-            return AnthropicModel(info, api_key=key, base_url=where, clock=clock)
+            key = key_of(vendor, environ) or (None if vendor.name == "anthropic" else KEYLESS)
+            # Without a key the SDK would look for Anthropic's, which is nobody else's business.
+            return AnthropicModel(info, api_key=key, base_url=base_url(vendor, environ) or None, clock=clock)
         if not speaks(info):
             raise ConfigError(f"model {info.ref}: nothing here speaks {info.api}")
         return OpenAIModel(
