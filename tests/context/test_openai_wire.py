@@ -20,8 +20,9 @@ from perdure.context.heartbeat import drop_silent_heartbeats
 from perdure.context.limit import limit
 from perdure.context.policy import policy_for
 from perdure.context.repair import repair
-from perdure.context.sanitize import sanitize
+from perdure.context.sanitize import Before, sanitize
 from perdure.context.seal import seal
+from perdure.context.settled import Settled
 from perdure.context.strip import strip
 from perdure.context.validate import validate
 from perdure.context.wire import Memo, render
@@ -68,6 +69,7 @@ FAMILY = [
 MODELS = st.sampled_from(FAMILY)
 LEVELS = st.sampled_from(["off", "low", "xhigh"])
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BRIEF = settings(SLOW, max_examples=40)  # each example goes through many requests
 SCHEMA = b'{"type":"object","anyOf":[{"required":["a"]}],"properties":{"a":{"type":"array"}}}'
 TOOLS = (ToolSpec("read", "Reads a file", b'{"type":"object"}'), ToolSpec("find", "Finds", SCHEMA))
 
@@ -195,13 +197,13 @@ def test_the_seal_alone_makes_any_history_acceptable_and_sealing_again_changes_n
 KIMI = ModelInfo("kimi-coding", "k2", "anthropic-messages")
 
 
-@SLOW
+@BRIEF
 @given(THEIRS)
 def test_calls_of_responses_have_ids_that_the_messages_api_takes_too(history):
     taken(prepared(history, KIMI, "off"), KIMI)
 
 
-@SLOW
+@BRIEF
 @given(THEIRS, THEIRS, st.lists(MODELS, min_size=2, max_size=4), LEVELS)
 def test_a_session_that_goes_from_model_to_model_is_taken_by_each(history, more, models, level):
     decided: Decisions = {}
@@ -212,7 +214,7 @@ def test_a_session_that_goes_from_model_to_model_is_taken_by_each(history, more,
             decided = as_decisions((*decided.values(), *done.decisions))
 
 
-@SLOW
+@BRIEF
 @given(THEIRS, THEIRS, st.lists(MODELS, min_size=1, max_size=3))
 def test_a_memo_never_changes_the_bytes_not_even_through_a_change_of_models(history, more, models):
     memo = Memo()
@@ -222,7 +224,30 @@ def test_a_memo_never_changes_the_bytes_not_even_through_a_change_of_models(hist
             assert body_of(done, model, "low", memo=memo) == body_of(done, model, "low")
 
 
-@SLOW
+QUIET = st.sampled_from([GPT5, CHAT_GPT, MISTRAL, DEEPSEEK])
+STEPS = st.lists(st.one_of(THEIRS, st.just(items(user("q"), says("a")))), min_size=2, max_size=5)
+
+
+@BRIEF
+@given(STEPS, QUIET)
+def test_what_was_settled_before_gives_the_same_as_everything_anew(growths, model):
+    policy, settled = policy_for(model), Settled(jump=1)
+    history: Items = ()
+    decided: Decisions = {}
+    for growth in growths:
+        history += tuple(Item(f"e{len(history) + n}", item.message) for n, item in enumerate(growth))
+
+        def steps(now: Items, before: Before | None) -> Changed:
+            done = sanitize(now, policy, model, thinking="low", decided=decided, before=before)  # noqa: B023
+            return done.then(lambda clean: validate(clean, policy))
+
+        anew = steps(history, None)
+        done = settled.run(history, steps, key=model, policy=policy, decided=decided)
+        assert done.items == anew.items
+        decided = as_decisions((*decided.values(), *done.decisions))
+
+
+@BRIEF
 @given(THEIRS, MODELS)
 def test_no_entry_vanishes_without_a_named_rule(history, model):
     done = prepared(history, model, "low")
