@@ -25,7 +25,7 @@ from perdure.context.seal import seal
 from perdure.context.settled import Settled
 from perdure.context.strip import strip
 from perdure.context.validate import validate
-from perdure.context.wire import Memo, render
+from perdure.context.wire import Memo, answer_room, render
 from perdure.context.wire.openai_chat import BRIDGE, PICTURED
 from perdure.edges.models import strict
 from perdure.records import (
@@ -349,6 +349,14 @@ def test_requests_of_one_session_share_a_cache_key_that_does_not_name_it() -> No
     assert "prompt_cache_key" not in taken(done, GPT, retention="none")
     assert taken(done, GPT, retention="long")["prompt_cache_retention"] == "24h"
     assert "prompt_cache_retention" not in taken(done, CHAT_GPT, retention="long")
+
+
+def test_an_answer_leaves_the_estimates_error_where_prompt_and_answer_share_the_window() -> None:
+    assert answer_room(CHAT_GPT, 10_000, 3_200) == 10_000 - 3_200 - 64 - 200
+    assert answer_room(GPT, 10_000, 3_200) == 6_800
+    strict.family_of(CHAT).room(
+        3_200 + 264, answer_room(CHAT_GPT, 10_000, 3_200), replace(CHAT_GPT, window=10_000)
+    )
 
 
 def test_schemas_are_what_the_api_takes() -> None:
