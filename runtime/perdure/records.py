@@ -41,11 +41,24 @@ class Thinking(Record):
     redacted: bool = False
 
 
+class Kept(Record):
+    """Where the bytes of an image are, when not in its entry: the blob `digest` (SHA-256, hex).
+
+    What a request needs to know of them beforehand: pixels (0: not told) and `size` in bytes.
+    """
+
+    digest: str
+    width: int = 0
+    height: int = 0
+    size: int = 0
+
+
 class Image(Record):
-    """An image as base64 text, as the format stores it."""
+    """An image as base64 text, as the format stores it; `data` is empty until `kept` bytes are read."""
 
     data: str
     mime: str
+    kept: Kept | None = None
 
 
 class ToolCall(Record):

@@ -299,7 +299,7 @@ def test_details_of_a_result_never_reach_the_wire() -> None:
 
 
 def test_merged_users_of_other_sessions_are_not_marked_twice() -> None:
-    from perdure.context.sanitize import INTER_SESSION
+    from perdure.context.provenance import INTER_SESSION
     from perdure.context.validate import validate
     from perdure.records import Provenance
 

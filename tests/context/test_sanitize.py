@@ -16,8 +16,10 @@ from helpers_messages import SONNET, call, items, result, says, user
 from perdure.context import images
 from perdure.context.changed import as_decisions
 from perdure.context.characters import NUL_SIGN, clean, encodable
+from perdure.context.contents import BINARY
+from perdure.context.image_floor import OLD_IMAGES
 from perdure.context.policy import policy_for
-from perdure.context.sanitize import BINARY, OLD_IMAGES, sanitize
+from perdure.context.sanitize import sanitize
 from perdure.context.seal import seal
 from perdure.context.wire import render
 from perdure.records import Bash, Custom, Image, Item, Items, Opaque, Summary, Text, Thinking, ToolSpec, User
@@ -145,7 +147,7 @@ def test_the_bytes_tell_the_media_type() -> None:
 def test_a_model_that_reads_no_images_is_told_so() -> None:
     model = replace(SONNET, images=False)
     done = sanitize(items(User((GOOD,))), policy_for(model), model)
-    assert done.items[0].message.content == (images.notice(images.UNREAD),)  # type: ignore[union-attr]
+    assert done.items[0].message.content == (images.notice(images.UNREAD, GOOD),)  # type: ignore[union-attr]
 
 
 def kept(view: Items) -> int:

@@ -123,6 +123,7 @@ def request(
 ) -> Prepared:
     """From an engine's answer to the wire. Raises `ContextOverflow` where the view must shrink first."""
     estimator, scratch = estimator or Estimator(), scratch or Scratch()
+    scratch.gauge.charge(env.model.api)
     addition = estimator.text(assembled.addition) if assembled.addition else 0
     context = HookContext(
         env, decided, unseen, estimator, env.fixed_tokens + addition, cache_age, scratch.gauge

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from perdure.context import image_prices, images
+from perdure.context.image_prices import Price, anthropic, price_of
 from perdure.context.numbers import (
     CHARS_PER_TOKEN_ESTIMATE,
     IMAGE_CHAR_ESTIMATE,
@@ -121,12 +123,15 @@ def _any(kinds: bytes, length: int, runs: int, weight: int) -> Measure:
     return Measure((length - beyond) * weight - (-lifted // 10), content, length + wide)
 
 
-def measure(message: Message) -> Measure:
-    """Measure a message as a model would be charged for it; tool result details never count."""
+def measure(message: Message, price: Price = anthropic) -> Measure:
+    """Measure a message as a model would be charged for it; tool result details never count.
+
+    `price`: what a picture costs there (`image_prices`), never by its bytes.
+    """
     if isinstance(message, ToolResult):
-        body = _blocks(message.content, RESULT_WEIGHT)
+        body = _blocks(message.content, RESULT_WEIGHT, price)
     elif isinstance(message, (User, Assistant, Custom)):
-        body = _blocks(message.content, 1)
+        body = _blocks(message.content, 1, price)
     elif isinstance(message, (Summary, BranchSummary)):
         body = measure_text(message.summary)
     else:
@@ -140,18 +145,19 @@ def _bash(message: Bash) -> Measure:
     return measure_text(message.command) + measure_text(message.output)
 
 
-def _blocks(blocks: tuple[Block, ...], weight: int) -> Measure:
+def _blocks(blocks: tuple[Block, ...], weight: int, price: Price) -> Measure:
     total = Measure()
     for block in blocks:
-        total += _block(block, weight)
+        total += _block(block, weight, price)
     return total
 
 
-def _block(block: Block, weight: int) -> Measure:
+def _block(block: Block, weight: int, price: Price) -> Measure:
     if isinstance(block, Text):
         return measure_text(block.text, weight)
     if isinstance(block, Image):
-        return Measure(IMAGE_CHAR_ESTIMATE * weight, IMAGE_CHAR_ESTIMATE, IMAGE_CHAR_ESTIMATE)
+        content = image_prices.tokens(images.known(block), price) * CHARS_PER_TOKEN_ESTIMATE
+        return Measure(IMAGE_CHAR_ESTIMATE * weight, content, IMAGE_CHAR_ESTIMATE)
     if isinstance(block, Thinking):
         return measure_text(block.signature or "" if block.redacted else block.thinking)
     if isinstance(block, ToolCall):
@@ -240,18 +246,25 @@ class Gauge:
     An entry whose message was replaced is looked at again. The caller owns its life, and forgets.
     """
 
-    __slots__ = ("_known", "_shown", "_sizes")
+    __slots__ = ("_known", "_price", "_shown", "_sizes")
 
     def __init__(self) -> None:
+        self._price: Price = anthropic
         self._sizes: dict[str, Sizes] = {}
         self._known: dict[str, tuple[Message, Measure]] = {}
         self._shown: dict[str, tuple[Message, Decision, Item, Measure]] = {}
+
+    def charge(self, api: str) -> None:
+        """Measure pictures at the price of this API from now on."""
+        if price_of(api) is not self._price:
+            self._price = price_of(api)
+            self.keep(frozenset())
 
     def measure(self, item: Item) -> Measure:
         known = self._known.get(item.entry)
         if known is not None and known[0] is item.message:
             return known[1]
-        size = measure(item.message)
+        size = measure(item.message, self._price)
         if item.entry:
             self._known[item.entry] = (item.message, size)
         return size
@@ -277,7 +290,7 @@ class Gauge:
             return known[2], known[3]
         assert isinstance(item.message, ToolResult)
         out = Item(item.entry, render(item.message, decision))
-        size = measure(out.message)
+        size = measure(out.message, self._price)
         if item.entry:
             self._shown[item.entry] = (item.message, decision, out, size)
         return out, size
