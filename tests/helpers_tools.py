@@ -25,6 +25,9 @@ class Remembered:
     async def recall(self, ref: str, start: int, length: int) -> str:
         return self.entries[ref][start : start + length]
 
+    async def images(self, ref: str) -> tuple[Image, ...]:
+        return ()
+
     async def search(self, text: str, limit: int) -> str:
         return "\n".join([k for k, v in self.entries.items() if text in v][:limit])
 

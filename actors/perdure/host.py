@@ -19,6 +19,7 @@ from typing import Any
 from perdure.actors import arguments, previewing, tree
 from perdure.actors.directory import Directory
 from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Note, Wake
+from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, Timing
@@ -32,6 +33,7 @@ from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, R
 from perdure.edges import state as state_folder
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.config import load
+from perdure.edges.images import scaler
 from perdure.edges.log import open_log
 from perdure.edges.models import catalog
 from perdure.edges.models.factories import default_factories
@@ -200,8 +202,10 @@ class Host:
         content: tuple[Block, ...] = (*((Text(text),) if text else ()), *attachments)
         if not content:
             raise UsageError("the message is empty: give it text or an attachment")
+        check_key(key)
+        content, evidence = await admitted(self.services, content)
         now = self.clock.wall_ms()
-        letter = Letter(check_key(key), sender, mid or self._new_mid(), content, now, kind)
+        letter = Letter(key, sender, mid or self._new_mid(), content, now, kind, evidence)
         answer: Waiter[Reply] = self.clock.waiter(f"the reply of {key}")
         receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
         return Sent(receipt, answer, self.clock)
@@ -322,6 +326,8 @@ class Host:
             hooks=self._hooks,
             trigger=self.settings.compaction.trigger,
             evidence_limit=self.settings.guard.evidence_kib * 1024,
+            # Under virtual time nothing may depend on a library's version: pictures stay as they come.
+            scaler=None if self.clock.virtual else scaler(self.settings.images.max_side),
             truncate_after=self._truncate_after,
             truncates=self.settings.compaction.truncate,
             compacts_idle=self.settings.compaction.idle,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
-from perdure.records import Assistant, Block, Items, Message, ModelInfo, Record, ToolSpec, Usage
+from perdure.records import Assistant, Block, Image, Items, Message, ModelInfo, Record, ToolSpec, Usage
 
 if TYPE_CHECKING:  # the pure core imports this module, and no path
     from pathlib import Path
@@ -21,7 +21,10 @@ LetterKind: TypeAlias = Literal["external_user", "inter_session", "internal_syst
 
 
 class Letter(Record):
-    """A message on its way to a session. `(sender, mid)` makes redelivery free."""
+    """A message on its way to a session. `(sender, mid)` makes redelivery free.
+
+    `evidence`: hashes of blobs that the message's entry keeps.
+    """
 
     key: str
     sender: str
@@ -29,6 +32,7 @@ class Letter(Record):
     content: tuple[Block, ...]
     arrived: int = 0
     kind: LetterKind = "external_user"
+    evidence: tuple[str, ...] = ()
 
 
 class Receipt(Record):
@@ -188,6 +192,7 @@ class Recall(Protocol):
     """Reads back what left the view: covered entries, evidence by hash, segments."""
 
     async def recall(self, ref: str, start: int, length: int) -> str: ...
+    async def images(self, ref: str) -> tuple[Image, ...]: ...
     async def search(self, text: str, limit: int) -> str: ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.actors.pictures import admitted, put_aside
 from perdure.actors.services import Services
 from perdure.contracts import ToolOutput
 from perdure.records import Block, Text
@@ -14,6 +15,9 @@ HEAD, TAIL = 24 * 1024, 8 * 1024  # characters kept of what is over the limit, w
 async def bounded(services: Services, output: ToolOutput) -> tuple[ToolOutput, tuple[str, ...]]:
     """`output` as it may be written, and the hashes it keeps: what is over the limit goes to evidence."""
     content, kept = await _content(services, output)
+    content, originals = await admitted(services, content)
+    content, aside = await put_aside(services, content, services.evidence_limit)
+    kept = (*kept, *originals, *aside)
     details = output.details
     if details is not None and len(details) > services.evidence_limit:
         digest = await services.blobs.put(details)

@@ -9,9 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.actors.pictures import Pictures, image_of
 from perdure.actors.services import Services
+from perdure.context import images
+from perdure.context.pixels import facts
 from perdure.edges.session.history import History
 from perdure.errors import PerdureError, UsageError
+from perdure.records import Image, Item, User
 
 HASH_LENGTH = 64
 
@@ -31,18 +35,32 @@ class SessionRecall:
             text = await self.services.io.run(lambda: History(self.file).text(ref))
         return text[start : start + length]
 
+    async def images(self, ref: str) -> tuple[Image, ...]:
+        """The pictures of an entry, or the one that a hash names; kept bytes are read."""
+        if _is_hash(ref):
+            raw = await self._bytes(ref)
+            mime = facts(raw).mime
+            return (image_of(raw, mime),) if mime else ()
+        found = await self.services.io.run(lambda: History(self.file).images(ref))
+        (item,) = await Pictures(self.services.blobs).fill((Item(ref, User(found)),))
+        return tuple(block for block in item.message.content if isinstance(block, Image))  # type: ignore[union-attr]
+
     async def search(self, text: str, limit: int) -> str:
         """Entries that mention `text`, newest first, a line each."""
         return await self.services.io.run(lambda: History(self.file).search(text, limit))
 
     async def _evidence(self, digest: str) -> str:
+        raw = await self._bytes(digest)
+        mime = facts(raw).mime
+        return images.described(image_of(raw, mime)) if mime else raw.decode("utf-8", "replace")
+
+    async def _bytes(self, digest: str) -> bytes:
         if not await self.services.io.run(lambda: History(self.file).keeps(digest)):
             raise UsageError(f"no output with sha256 {digest[:12]}… belongs to this session")
         try:
-            data = await self.services.blobs.get(digest)
+            return await self.services.blobs.get(digest)
         except (OSError, KeyError) as error:
             raise PerdureError(f"the output with sha256 {digest[:12]}… is gone: {error}") from None
-        return data.decode("utf-8", "replace")
 
 
 def _is_hash(ref: str) -> bool:

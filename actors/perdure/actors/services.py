@@ -13,6 +13,7 @@ from perdure.context.environment import Environment
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import Blobs, ContextEngine, Model, Tool
+from perdure.edges.images import Scaler
 from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
 from perdure.kernel.channel import Channel
@@ -84,6 +85,7 @@ class Services:
     hooks: tuple[TransformContext, ...] = ()
     trigger: str = "auto"
     evidence_limit: int = 256 * 1024  # characters of tool output that an entry may hold itself
+    scaler: Scaler | None = None
     compacts_idle: bool = True
     truncates: bool = True
     truncate_after: int = 2 * 1024 * 1024

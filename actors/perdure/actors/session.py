@@ -44,6 +44,7 @@ from perdure.actors.messages import (
     Woken,
 )
 from perdure.actors.opening import Opening
+from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
 from perdure.actors.turns import Turns
@@ -235,6 +236,7 @@ class Session:
         """After a compaction the cache is cold anyway: bootstrap files are read again."""
         self.adopt(self.transcript.settings, "compaction")
         self.turns.scratch = Scratch()
+        self.turns.pictures = Pictures(self.services.blobs)
 
     def notice(self, kind: str, text: str) -> None:
         """Tell the user, once, what happened to the session."""

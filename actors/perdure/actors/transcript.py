@@ -106,7 +106,7 @@ class Transcript:
         kind = letter.kind
         provenance = None if kind == "external_user" else Provenance(kind, source_session=letter.sender)
         message = User(letter.content, self._wall_ms(), provenance)
-        item = self.append(message, origin=origin)
+        item = self.append(message, origin=origin, evidence=letter.evidence)
         who = (letter.sender, letter.mid)
         self.pending.pop(who, None)
         self.recent[who] = item.entry

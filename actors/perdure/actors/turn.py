@@ -12,6 +12,7 @@ from typing import Any, Literal
 from perdure.actors.assembling import assemble
 from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, Snapshot, Tally, TurnOutcome
 from perdure.actors.model_call import call_model
+from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
@@ -38,9 +39,10 @@ class Turn:
         tally: Tally,
         scratch: Scratch,
         watch: Watch | None,
+        pictures: Pictures,
     ) -> None:
         self.key, self.number, self.session, self.services = key, number, session, services
-        self.tally, self.scratch, self.watch = tally, scratch, watch
+        self.tally, self.scratch, self.watch, self.pictures = tally, scratch, watch, pictures
 
     async def run(self) -> TurnOutcome:
         """Model ↔ tools until the model asks for no tool, fails for good, or the view must shrink."""
@@ -77,8 +79,9 @@ class Turn:
 
     async def _prepare(self, view: Snapshot) -> pipeline.Prepared:
         env = view.environment
-        stage = pipeline.history(view.items, env, view.decisions, unseen=view.unseen, scratch=self.scratch)
-        assembled = await assemble(self.services, view, stage.items)
+        items = await self.pictures.fill(view.items) if env.model.images else view.items
+        stage = pipeline.history(items, env, view.decisions, unseen=view.unseen, scratch=self.scratch)
+        assembled = await self.pictures.whole(await assemble(self.services, view, stage.items), stage.items)
         prepared = pipeline.request(
             stage,
             assembled,

@@ -19,6 +19,7 @@ from perdure.actors.messages import (
     TurnEnded,
     Wake,
 )
+from perdure.actors.pictures import Pictures
 from perdure.actors.turn import Turn
 from perdure.actors.view import answered_at, at_rest
 from perdure.context.pipeline import Scratch
@@ -54,6 +55,7 @@ class Turns:
         self.tally = Tally()
         self.scratch = Scratch()
         self.watch = Watch() if session.services.watches_cache else None
+        self.pictures = Pictures(session.services.blobs)
         self.answered = 0  # wall ms of the latest answer, for the cache's age; 0: none is known
         self.after_due = False  # the hooks of the last turn have not reported yet
         self._pause: Timer | None = None  # turns wait for a disk that takes something again
@@ -85,7 +87,16 @@ class Turns:
         self.called.clear()
         session.state = "running"
         number, post = self.number, session.ref.post
-        turn = Turn(session.key, number, session.ref, session.services, self.tally, self.scratch, self.watch)
+        turn = Turn(
+            session.key,
+            number,
+            session.ref,
+            session.services,
+            self.tally,
+            self.scratch,
+            self.watch,
+            self.pictures,
+        )
         try:
             self.job = session.services.kernel.start(
                 f"{session.key}#{number}", turn.run, on_end=lambda _job, out: post(TurnEnded(number, out))

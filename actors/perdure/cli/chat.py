@@ -32,6 +32,11 @@ IMAGES = {
     ".jpeg": "image/jpeg",
     ".gif": "image/gif",
     ".webp": "image/webp",
+    ".bmp": "image/bmp",
+    ".tif": "image/tiff",
+    ".tiff": "image/tiff",
+    ".heic": "image/heic",
+    ".avif": "image/avif",
 }
 MOST_ATTACHED = 5 * 1024 * 1024  # bytes of one attachment
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.cli.output import one_line, size
+from perdure.context.images import described
 from perdure.edges.session.lines import iso
 from perdure.records import (
     Assistant,
@@ -82,7 +83,7 @@ def _block(block: Block) -> str:
             arguments = block.arguments.decode("utf-8", "replace")
             return f"→ {one_line(block.name)} {shortened(arguments)}"
         case Image():
-            return f"(image {one_line(block.mime)}, {size(len(block.data) * 3 // 4)})"
+            return one_line(described(block))
         case _:
             return f"({one_line(block.kind) or 'a block'} of a kind nobody knows, {size(len(block.raw))})"
 

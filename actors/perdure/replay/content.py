@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from perdure.records import Block, Image, Text, Thinking, ToolCall
+from perdure.context.images import described
+from perdure.records import Block, Image, Kept, Text, Thinking, ToolCall
 from perdure.replay import generate
 from perdure.replay.steps import (
     BashStep,
@@ -52,6 +53,8 @@ def _part(block: Block) -> Part | None:
     match block:
         case Text():
             return TextPart(text=block.text, text_signature=block.signature)
+        case Image(data="", kept=Kept()):
+            return TextPart(text=described(block))  # its bytes are not in the recording
         case Image():
             return ImagePart(data=block.data, mime_type=block.mime)
         case Thinking():

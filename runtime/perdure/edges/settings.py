@@ -106,6 +106,12 @@ class GuardSettings(Record):
     evidence_kib: Positive = 256
 
 
+class ImageSettings(Record):
+    """`[images]`: the longer side, in pixels, that a picture is scaled to before it is stored."""
+
+    max_side: Annotated[int, Meta(ge=64, le=8_000)] = 1_568
+
+
 class PruningSettings(Record):
     """`[pruning]`: trimming of old tool results when the cache is cold.
 
@@ -258,6 +264,7 @@ class Settings(Record):
     models: ModelSettings = ModelSettings()
     compaction: CompactionSettings = CompactionSettings()
     guard: GuardSettings = GuardSettings()
+    images: ImageSettings = ImageSettings()
     pruning: PruningSettings = PruningSettings()
     cache: CacheSettings = CacheSettings()
     channels: tuple[ChannelSettings, ...] = ()

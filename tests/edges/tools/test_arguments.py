@@ -19,6 +19,7 @@ from perdure.edges.tools.builtin import default_tools
 from perdure.edges.tools.outcome import EXCERPT_CHARS, bad_arguments, failed, result, timed_out, unknown_tool
 from perdure.edges.tools.recall import RecallTool
 from perdure.errors import SessionNotFound
+from perdure.records import Image
 
 SCHEMA = {
     "type": "object",
@@ -132,6 +133,9 @@ def test_a_long_result_keeps_both_ends_and_all_of_it_as_evidence() -> None:
 class Failing:
     async def recall(self, ref: str, start: int, length: int) -> str:
         raise SessionNotFound(f"no entry {ref} in this session")
+
+    async def images(self, ref: str) -> tuple[Image, ...]:
+        return ()
 
     async def search(self, text: str, limit: int) -> str:
         raise LookupError

@@ -23,6 +23,7 @@ from perdure.records import (
     BranchSummary,
     Custom,
     Image,
+    Kept,
     Message,
     Opaque,
     Provenance,
@@ -96,7 +97,8 @@ def decode_block(raw: bytes | Raw) -> Block | None:
 def _block_record(block: WireBlock, raw: bytes | Raw) -> Block:
     match block.type:
         case "text":
-            return Text(block.text or "", block.textSignature)
+            kept = _kept(block) if bytes(block.perdure) else None
+            return kept or Text(block.text or "", block.textSignature)
         case "thinking":
             signature = block.thinkingSignature or block.signature
             return Thinking(block.thinking or "", signature, bool(block.redacted))
@@ -119,6 +121,20 @@ def _image(block: WireBlock, raw: bytes | Raw) -> Block:
     except _REFUSED:
         source = None
     return Image(source.data, source.media_type) if source is not None else Opaque("image", bytes(raw))
+
+
+class _Kept(Struct, gc=False):
+    image: Kept
+    mime: str
+
+
+def _kept(block: WireBlock) -> Image | None:
+    """The image that this text of ours stands for; other programs read the text."""
+    try:
+        found = msgspec.json.decode(block.perdure, type=_Kept)
+    except _REFUSED:
+        return None
+    return Image("", found.mime, found.image)
 
 
 class _Source(Struct, gc=False):

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from perdure.context import images
 from perdure.edges.session import tolerant
 from perdure.records import (
     Assistant,
@@ -15,6 +16,7 @@ from perdure.records import (
     BranchSummary,
     Custom,
     Image,
+    Kept,
     Message,
     Opaque,
     Provenance,
@@ -150,6 +152,9 @@ def _block(block: Block) -> dict[str, Any] | Raw:
             fields: dict[str, Any] = {"type": "thinking", "thinking": block.thinking}
             _signed(fields, "thinkingSignature", block.signature)
             return fields | ({"redacted": True} if block.redacted else {})
+        case Image(kept=Kept() as kept):
+            ours = {"image": kept, "mime": block.mime}
+            return {"type": "text", "text": images.described(block), "perdure": ours}
         case Image():
             return {"type": "image", "data": block.data, "mimeType": block.mime}
         case ToolCall():

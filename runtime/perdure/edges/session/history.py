@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from perdure.context.images import described
 from perdure.edges import segments
-from perdure.edges.session.decode import decode_entry, decode_message
+from perdure.edges.session.decode import decode_entry, decode_message, entry_message
 from perdure.edges.session.load import load
 from perdure.edges.session.own import facts_of
 from perdure.errors import UsageError
@@ -18,6 +19,7 @@ from perdure.records import (
     Bash,
     BranchSummary,
     Custom,
+    Image,
     Message,
     Summary,
     Text,
@@ -51,12 +53,21 @@ class History:
 
     def text(self, ref: str) -> str:
         """An entry as text. Raises `UsageError` for an id that is not of this session."""
+        return shown(self._raw(ref))
+
+    def images(self, ref: str) -> tuple[Image, ...]:
+        """The pictures of an entry, those without bytes included that are kept beside the file."""
+        message = entry_message(decode_entry(self._raw(ref)))
+        content = message.content if isinstance(message, User | ToolResult | Custom | Assistant) else ()
+        return tuple(block for block in content if isinstance(block, Image))
+
+    def _raw(self, ref: str) -> bytes:
         try:
-            return shown(load(self.path).entry(ref))
+            return load(self.path).entry(ref)
         except KeyError:
             moved = segments.find_entry(self.path, ref)
         if moved is not None:
-            return shown(moved)
+            return moved
         raise UsageError(f"no entry {ref} in this session")
 
     def search(self, text: str, limit: int) -> str:
@@ -124,6 +135,8 @@ def _texts(content: Sequence[object]) -> str:
     for block in content:
         if isinstance(block, Text):
             parts.append(block.text)
+        elif isinstance(block, Image):
+            parts.append(described(block))
         elif isinstance(block, ToolCall):
             parts.append(f"{block.name} {block.arguments.decode('utf-8', 'replace')}")
     return "\n".join(parts)

@@ -120,7 +120,7 @@ def inbox_line(
     id: str, leaf: str | None, timestamp_ms: int, letter: Letter, session_id: str, epoch: int
 ) -> bytes:
     """A letter that waits, content first; `session_id` is the header's: a copied file answers nothing."""
-    data = {
+    data: dict[str, Any] = {
         "session": session_id,
         "sender": letter.sender,
         "mid": letter.mid,
@@ -128,6 +128,8 @@ def inbox_line(
         "kind": letter.kind,
         "content": Raw(encode_content(letter.content)),
     }
+    if letter.evidence:
+        data["evidence"] = letter.evidence
     return _off_chain("inbox", id, leaf, timestamp_ms, epoch, data)
 
 

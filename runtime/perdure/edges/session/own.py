@@ -47,6 +47,7 @@ class _Letter(Struct, gc=False):
     arrived: int = 0
     kind: Any = None
     content: Any = None
+    evidence: list[str] = []
 
 
 class _Pending(Struct, gc=False):
@@ -153,7 +154,10 @@ def _letter(wire: _Letter, key: str = "") -> Letter:
     content = wire.content
     if not isinstance(content, str):
         content = [Raw(tolerant.dumps(block)) for block in content] if isinstance(content, list) else None
-    letter = Letter(wire.key or key, wire.sender, wire.mid, decode_content(content), wire.arrived)
+    evidence = tuple(wire.evidence)
+    letter = Letter(
+        wire.key or key, wire.sender, wire.mid, decode_content(content), wire.arrived, evidence=evidence
+    )
     if wire.kind in ("inter_session", "internal_system"):
         return msgspec.structs.replace(letter, kind=wire.kind)
     return letter

@@ -33,6 +33,7 @@ class WireBlock(Struct, gc=False):
     arguments: Raw = MISSING
     input: Raw = MISSING
     thoughtSignature: str | None = None  # noqa: N815
+    perdure: Raw = MISSING  # our own facts, here: an image whose bytes are kept beside the file
 
 
 class WireUsage(Struct, gc=False):
@@ -121,7 +122,7 @@ class WireMessage(Struct, gc=False):
     display: bool | None = None
 
 
-_RAW: Final = frozenset({"source", "arguments", "input", "details", "cost"})
+_RAW: Final = frozenset({"source", "arguments", "input", "details", "cost", "perdure"})
 _BOOL: Final = frozenset({"redacted", "isError", "cancelled", "truncated", "excludeFromContext", "display"})
 _NUMBER: Final = frozenset({"tokensBefore", "exitCode", "output", "cacheRead", "cacheWrite"})
 

@@ -18,9 +18,8 @@ MAX_TOOLS = 200  # of one server; more would crowd out the conversation
 MAX_NAME = 64
 MAX_SCHEMA_BYTES = 64 * 1024
 MAX_DESCRIPTION = 4_000
-MAX_IMAGE_CHARS = 5 * 1024 * 1024
+MAX_IMAGE_CHARS = 32 * 1024 * 1024
 MAX_DETAILS_BYTES = 1 << 20
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -81,7 +80,7 @@ def _block(block: Any) -> str | Image:
     if kind == "text":
         return str(block.text)
     if kind == "image":
-        if block.mime_type in IMAGE_TYPES and len(block.data) <= MAX_IMAGE_CHARS:
+        if str(block.mime_type).startswith("image/") and len(block.data) <= MAX_IMAGE_CHARS:
             return Image(block.data, block.mime_type)
         return f"[an image of type {block.mime_type}, {len(block.data):,} characters of base64, not shown]"
     if kind == "resource" and hasattr(block.resource, "text"):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from perdure.context.characters import clean
+from perdure.context.pixels import facts
 from perdure.contracts import ToolContext, ToolOutput
 from perdure.edges.tools.confine import Refused, open_file, shown
 from perdure.edges.tools.outcome import decoded, details, failure
@@ -21,7 +22,7 @@ from perdure.records import Image, Record, Text
 PAGE_LINES = 2_000
 PAGE_BYTES = 64 * 1024
 LINE_BYTES = 16 * 1024
-IMAGE_BYTES = 3_750_000  # 5 MiB of base64, what providers take
+IMAGE_BYTES = 24 * 1024 * 1024  # larger ones are no use to a model; the host scales the others
 SNIFF_BYTES = 8_192
 
 SPEC = make_spec(
@@ -74,8 +75,8 @@ def _read(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
 
 
 def _by_kind(file: BinaryIO, start: bytes, size: int, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
-    mime = image_type(start)
-    if mime is not None:
+    mime = facts(start).mime
+    if mime:
         return _image(file, mime, size, name)
     encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     if b"\0" in start and encoding == "utf-8":
@@ -111,19 +112,6 @@ def _image(file: BinaryIO, mime: str, size: int, name: str) -> ToolOutput:
     return ToolOutput(
         (Text(f"{name} ({mime}, {size:,} bytes)"), Image(data, mime)), details=details(**fields)
     )
-
-
-def image_type(start: bytes) -> str | None:
-    """The MIME type of an image by its first bytes."""
-    if start.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if start.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if start.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
-        return "image/webp"
-    return None
 
 
 def read_page(file: BinaryIO, offset: int, limit: int, encoding: str = "utf-8") -> Page:

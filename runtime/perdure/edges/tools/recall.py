@@ -19,7 +19,7 @@ MAX_CHARS = 64_000
 SPEC = make_spec(
     "recall",
     "Read back parts of this conversation that are no longer in view: give ref (an entry id or the sha256 of "
-    "an output that was kept) to read it in pages, or search to find entries by text.",
+    "an output that was kept) to read it in pages and see its images, or search to find entries by text.",
     "Read back earlier messages and full outputs",
     {
         "ref": text("Entry id, or sha256 of a kept output", maxLength=200),
@@ -48,7 +48,9 @@ class RecallTool:
             page = await context.recall.recall(
                 ref.removeprefix("sha256:"), start, arguments.get("length", PAGE_CHARS)
             )
-            return result(page or "[nothing at this position]", ref=ref, start=start, chars=len(page))
+            shown = result(page or "[nothing at this position]", ref=ref, start=start, chars=len(page))
+            pictures = () if start else await context.recall.images(ref.removeprefix("sha256:"))
+            return ToolOutput((*shown.content, *pictures), details=shown.details, full=shown.full)
         except (PerdureError, LookupError, ValueError) as error:
             reason = (
                 str(error)
