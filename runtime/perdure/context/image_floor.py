@@ -7,25 +7,25 @@ from msgspec.structs import replace
 from perdure.context import images
 from perdure.context.changed import Changed, Decisions
 from perdure.context.policy import ImageRules, TranscriptPolicy
-from perdure.records import Custom, Decision, Image, Item, Items, LedgerLine, ToolResult, User
+from perdure.records import Block, Custom, Decision, Image, Item, Items, LedgerLine, ToolResult, User
 
 OLD_IMAGES = "sanitise: older images, over the limit of one request"
 
 
 def old_images(items: Items, policy: TranscriptPolicy, decided: Decisions) -> Changed:
-    """Where a request holds so many images that stricter limits hold, the oldest become notices.
+    """Where a request holds so many images, or so large ones, that limits hold, the oldest become notices.
 
     The floor is the decision `images`: entry in `value`, images of that entry left out in `head`. It
     moves in jumps, and only when the images above it are too many again.
     """
     places = [(n, m) for n, item in enumerate(items) for m in _image_places(item)]
-    rules = policy.images
     if not places:
         return Changed(items)
     first = _floor(items, places, decided.get("images"))
     decisions: tuple[Decision, ...] = ()
-    if _too_many(items, places[first:], rules):
-        first = len(places) - rules.keep_of_many
+    gone = _gone(items, places[first:], policy.images)
+    if gone:
+        first += gone
         n, _ = places[first]
         skipped = sum(1 for place in places[:first] if place[0] == n)
         decisions = (Decision("images", "limit", head=skipped, value=items[n].entry),)
@@ -34,11 +34,30 @@ def old_images(items: Items, policy: TranscriptPolicy, decided: Decisions) -> Ch
     return _without_images(items, places[:first], decisions)
 
 
+def size(content: tuple[Block, ...]) -> tuple[int, int]:
+    """How many images a message holds, and how many characters of base64 they are together."""
+    found = [len(block.data) for block in content if type(block) is Image]
+    return len(found), sum(found)
+
+
+def _gone(items: Items, places: list[tuple[int, int]], rules: ImageRules) -> int:
+    """How many of the oldest go: none where all may stay, never all. Half of the room stays free."""
+    gone = len(places) - rules.keep_of_many if _too_many(items, places, rules) else 0
+    sizes = [len(_image(items, place).data) for place in places]
+    if (total := sum(sizes)) > rules.max_total:
+        heavy = 0
+        while total > rules.max_total // 2 and heavy < len(sizes) - 1:
+            total -= sizes[heavy]
+            heavy += 1
+        gone = max(gone, heavy)
+    return gone
+
+
 def _too_many(items: Items, places: list[tuple[int, int]], rules: ImageRules) -> bool:
     """More than the provider takes, or more than it takes of this size (unknown counts as large)."""
     if len(places) <= rules.many:
         return False
-    sides = (_side(items, place) for place in places)
+    sides = (images.known(_image(items, place)).side for place in places)
     return len(places) > rules.most or any(not 0 < side <= rules.max_side_many for side in sides)
 
 
@@ -74,9 +93,9 @@ def _image_places(item: Item) -> list[int]:
     return []
 
 
-def _side(items: Items, place: tuple[int, int]) -> int:
+def _image(items: Items, place: tuple[int, int]) -> Image:
     message = items[place[0]].message
     assert type(message) is User or type(message) is ToolResult or type(message) is Custom
     block = message.content[place[1]]
     assert type(block) is Image
-    return images.known(block).side
+    return block

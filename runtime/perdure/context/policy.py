@@ -17,12 +17,17 @@ IdMode: TypeAlias = Literal["none", "strict", "strict9"]
 
 
 class ImageRules(Record):
-    """Limits of one request on images; sizes in bytes of the picture and pixels of its longer side."""
+    """Limits of one request on images; sizes in bytes of the picture and pixels of its longer side.
+
+    `most` and `max_total` (characters of base64) hold for all of them together, `max_side_many` from
+    more than `many` on.
+    """
 
     media: tuple[str, ...] = ("image/jpeg", "image/png", "image/gif", "image/webp")
     max_bytes: int = 5 * 1024 * 1024
     max_side: int = 8000
     most: int = 100
+    max_total: int = 24 * 1024 * 1024  # of 32 MB: the rest of the request needs room too
     many: int = 20
     max_side_many: int = 2000
     keep_of_many: int = 12  # the floor moves in jumps, so that not every new image breaks the cache
@@ -58,17 +63,31 @@ class TranscriptPolicy(Record):
 _ANTHROPIC = TranscriptPolicy(
     full=True, ids="strict", keep_signatures=True, merge_users=True, synthesise=True, wire_names=True
 )
+# Converse: 20 pictures of 3.75 MB. Google: no GIF; 20 MB of pictures in one request.
+_BEDROCK = replace(_ANTHROPIC, images=ImageRules(max_bytes=3_750_000, most=20, max_total=18 * 1024 * 1024))
 _NATIVE = replace(_ANTHROPIC, native_ids=True)
 _PLAIN = TranscriptPolicy()
 _STRICT = replace(_PLAIN, ids="strict")
 _ORDERED = replace(_STRICT, first_user=True, merge_assistants=True, merge_users=True)
 _GOOGLE = replace(
-    _STRICT, full=True, base64_signatures=True, first_user=True, merge_assistants=True, synthesise=True
+    _STRICT,
+    full=True,
+    base64_signatures=True,
+    first_user=True,
+    merge_assistants=True,
+    synthesise=True,
+    images=ImageRules(
+        media=("image/jpeg", "image/png", "image/webp", "image/heic"),
+        most=60,
+        max_total=14 * 1024 * 1024,
+        many=60,
+        keep_of_many=30,
+    ),
 )
 
 _BY_API: dict[str, TranscriptPolicy] = {
     "anthropic-messages": _ANTHROPIC,
-    "bedrock-converse-stream": _ANTHROPIC,
+    "bedrock-converse-stream": _BEDROCK,
     "google-generative-ai": _GOOGLE,
     "google-gemini-cli": _GOOGLE,
     "google-vertex": _GOOGLE,
@@ -80,7 +99,7 @@ _BY_API: dict[str, TranscriptPolicy] = {
 _BY_PROVIDER: dict[str, TranscriptPolicy] = {
     "anthropic": _NATIVE,
     "anthropic-vertex": _NATIVE,
-    "amazon-bedrock": _ANTHROPIC,
+    "amazon-bedrock": _BEDROCK,
     "google": _GOOGLE,
     "google-gemini-cli": _GOOGLE,
     "mistral": replace(_PLAIN, ids="strict9"),

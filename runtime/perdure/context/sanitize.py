@@ -4,7 +4,7 @@
 |---|---|
 | messages of other sessions marked | `provenance.annotate` |
 | pictures checked, counted (scaled before they are stored: `edges.images`) | `contents`, `image_floor` |
-| thinking and reasoning by the model's rules | `thinking.settle` |
+| thinking and reasoning by the model's rules | `thinking.settle`, `gemini.fit` |
 | names, arguments and ids of calls | `contents`, `ids.normalise` |
 | every call answered once | `repair.repair` |
 | redundant fields of results | `strip.strip`, before this |
@@ -24,12 +24,13 @@ from collections.abc import Container
 
 from perdure.context.changed import NOTHING_DECIDED, Changed, Decisions
 from perdure.context.contents import contents
+from perdure.context.gemini import fit
 from perdure.context.ids import IdsInUse, normalise
 from perdure.context.image_floor import old_images
 from perdure.context.policy import TranscriptPolicy
 from perdure.context.provenance import annotate
 from perdure.context.repair import repair
-from perdure.context.thinking import asked, settle
+from perdure.context.thinking import asked, same_model, settle
 from perdure.records import Items, ModelInfo
 
 
@@ -68,5 +69,7 @@ def sanitize(
     done = done.then(lambda now: old_images(now, policy, decided))
     if policy.pairing:
         done = done.then(lambda now: repair(now, decided=decided, covered=covered, unseen=unseen))
+    if policy.base64_signatures:
+        done = done.then(lambda now: fit(now, lambda answer: same_model(answer, model)))
     done = done.then(lambda now: settle(now, model, policy, on=on, since=before.since, used=before.ids.used))
     return done.then(lambda now: normalise(now, policy, decided, before.ids))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from perdure.context.changed import Changed, Decisions
+from perdure.context.image_floor import size
 from perdure.context.policy import TranscriptPolicy
 from perdure.context.repair import calls_of
 from perdure.context.sanitize import Before
@@ -19,7 +20,6 @@ from perdure.records import (
     Assistant,
     Custom,
     Decision,
-    Image,
     Item,
     Items,
     LedgerLine,
@@ -39,7 +39,7 @@ class Settled:
     `jump`: how long the tail grows before more of it is settled.
     """
 
-    __slots__ = ("before", "decisions", "images", "jump", "key", "lines", "out", "source")
+    __slots__ = ("before", "decisions", "image_chars", "images", "jump", "key", "lines", "out", "source")
 
     def __init__(self, jump: int = JUMP) -> None:
         self.jump = jump
@@ -53,7 +53,7 @@ class Settled:
         self.lines: tuple[LedgerLine, ...] = ()
         self.decisions: tuple[Decision, ...] = ()
         self.before = Before()
-        self.images = 0
+        self.images = self.image_chars = 0
 
     def run(
         self, items: Items, steps: Steps, *, key: object, policy: TranscriptPolicy, decided: Decisions
@@ -85,7 +85,10 @@ class Settled:
         """A new compaction, too many pictures; models that are sent the newest turn's thinking only."""
         if policy.drop_thinking or "images" in decided:
             return True
-        if self.images + sum(map(_images, tail)) > policy.images.many:
+        found = list(map(_images, tail))
+        if self.images + sum(count for count, _ in found) > policy.images.many:
+            return True
+        if self.image_chars + sum(chars for _, chars in found) > policy.images.max_total:
             return True
         return any(type(item.message) is Summary and (self.source or n) for n, item in enumerate(tail))
 
@@ -116,7 +119,9 @@ class Settled:
             self.out += done.items
             self.lines += done.lines
             self.decisions += done.decisions
-            self.images += sum(map(_images, part))
+            for count, chars in map(_images, part):
+                self.images += count
+                self.image_chars += chars
             self.before.ids.join(before.ids)
             self.before.since = max(self.before.since, compacted_at(part))
             return tail[cut:]
@@ -139,8 +144,8 @@ def _is_same(sent: Item, stored: Item) -> bool:
     return sent.entry == stored.entry and type(sent.message) is Assistant
 
 
-def _images(item: Item) -> int:
+def _images(item: Item) -> tuple[int, int]:
     message = item.message
     if type(message) is User or type(message) is ToolResult or type(message) is Custom:
-        return sum(type(block) is Image for block in message.content)
-    return 0
+        return size(message.content)
+    return 0, 0

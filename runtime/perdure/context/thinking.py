@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure.context.changed import Changed
+from perdure.context.gemini import is_base64
 from perdure.context.policy import TranscriptPolicy
 from perdure.context.reasoning import (
     RESPONSES,
@@ -153,7 +154,7 @@ def _fault(
         if not says_something(message.content):
             return MISPLACED
         return "" if in_loop and wanted else CLOSED if wanted else UNSIGNED
-    if not policy.keep_signatures or not _all_signed(message):
+    if not policy.keep_signatures or not _all_signed(message, model):
         return UNSIGNED
     # Blank text is not sent, so the block before it would be the last one.
     sent = [block for block in message.content if type(block) is not Text or block.text.strip()]
@@ -239,8 +240,13 @@ def _last_assistant(items: Items) -> int:
     return last
 
 
-def _all_signed(message: Assistant) -> bool:
-    return all(_signed(block) for block in message.content if type(block) is Thinking)
+def _all_signed(message: Assistant, model: ModelInfo) -> bool:
+    blobs = model.api == "bedrock-converse-stream"  # it decodes redacted thinking; others take it as text
+    return all(
+        _signed(block) and not (blobs and block.redacted and not is_base64(block.signature))
+        for block in message.content
+        if type(block) is Thinking
+    )
 
 
 def _signed(block: Thinking) -> bool:

@@ -175,14 +175,14 @@ def test_a_schema_that_can_t_be_used_becomes_an_open_object(schema: Any) -> None
 def test_results_of_every_kind_become_text_or_images() -> None:
     blocks = [
         SimpleNamespace(type="text", text="hi\ud800"),
-        SimpleNamespace(type="image", mime_type="image/tiff", data="AAAA"),
+        SimpleNamespace(type="image", mime_type="video/mp4", data="AAAA"),
         SimpleNamespace(type="audio", mime_type="audio/wav", data="AAAA"),
         SimpleNamespace(type="resource", resource=SimpleNamespace(uri="file:///a", text="body")),
         SimpleNamespace(type="resource", resource=SimpleNamespace(uri="file:///b", blob="AA")),
         SimpleNamespace(type="resource_link", name="n", uri="u"),
     ]
     text = said(output_of(SimpleNamespace(content=blocks, structured_content={"a": 1}, is_error=False)))
-    assert text.startswith("hi\ufffd\n[an image of type image/tiff")
+    assert text.startswith("hi\ufffd\n[an image of type video/mp4")
     assert "file:///a:\nbody" in text
     empty = output_of(SimpleNamespace(content=[], structured_content={"a": 1}, is_error=True))
     assert (said(empty), empty.is_error) == ('{"a":1}', True)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from perdure.context.cache import Retention
 from perdure.context.policy import TranscriptPolicy
-from perdure.context.wire import anthropic, openai_chat, openai_responses
+from perdure.context.wire import anthropic, bedrock, google, openai_chat, openai_responses
 from perdure.context.wire.ask import Ask, answer_room
 from perdure.context.wire.memo import Memo
 from perdure.errors import ConfigError
@@ -23,6 +23,8 @@ Renderer: TypeAlias = Callable[[Items, Ask, Memo], bytes]
 
 RENDERERS: dict[str, Renderer] = {
     "anthropic-messages": anthropic.render,
+    "bedrock-converse-stream": bedrock.render,
+    "google-generative-ai": google.render,
     "openai-completions": openai_chat.render,
     "openai-responses": openai_responses.render,
     "openai-codex-responses": openai_responses.render,
