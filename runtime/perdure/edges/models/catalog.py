@@ -91,6 +91,9 @@ _OPENAI: dict[str, tuple[int, int, bool, float, float]] = {
 }
 # Of servers that take any model: reference: (window, output limit, thinks, images, USD in, out)
 _SERVED: dict[str, tuple[int, int, bool, bool, float, float]] = {
+    "google/gemini-3-pro-preview": (1_048_576, 65_536, True, True, 2, 12),
+    "google/gemini-2.5-pro": (1_048_576, 65_536, True, True, 1.25, 10),
+    "google/gemini-2.5-flash": (1_048_576, 65_536, True, True, 0.3, 2.5),
     "mistral/mistral-large-latest": (262_144, 32 * K, False, True, 0.5, 1.5),
     "mistral/mistral-medium-latest": (262_144, 32 * K, False, True, 1.5, 7.5),
     "mistral/mistral-small-latest": (262_144, 32 * K, False, True, 0.15, 0.6),
@@ -99,6 +102,7 @@ _SERVED: dict[str, tuple[int, int, bool, bool, float, float]] = {
     "deepseek/deepseek-v4-pro": (M, 64 * K, True, False, 1.32, 3.96),
     "deepseek/deepseek-v4-flash": (M, 64 * K, True, False, 0.3, 1.2),
 }
+_BEDROCK_ID = re.compile(r"(?:^|\.)anthropic\.(claude-[a-z0-9.-]+?)(?:-v\d+)?(?::\d+)?\Z")
 _DATED = re.compile(r"(-\d{4}-\d\d-\d\d|-\d{8}|-latest)\Z")
 UNKNOWN_WINDOW, UNKNOWN_OUTPUT = 32_768, 8_192
 
@@ -141,6 +145,8 @@ def _found(vendor: Vendor | None, name: str, told: ProviderSettings) -> ModelInf
         found = _anthropic(name)
     elif vendor.name == "openai":
         found = _openai(name)
+    elif vendor.name == "amazon-bedrock":
+        found = _bedrock(name)
     else:
         found = _served(vendor, name)
     if found is None and (not vendor.listed or any(model.name == name for model in told.models)):
@@ -164,6 +170,13 @@ def _anthropic(name: str) -> ModelInfo | None:
         price_input=price_in,
         price_output=price_out,
     )
+
+
+def _bedrock(name: str) -> ModelInfo | None:
+    """Claude as its own table has it; the id carries a region, the maker and a version around the name."""
+    inner = _BEDROCK_ID.search(name)
+    claude = _anthropic(inner[1]) if inner else None
+    return None if claude is None else replace(claude, provider="amazon-bedrock", id=name)
 
 
 def _of_openai(name: str) -> bool:

@@ -10,7 +10,17 @@ from perdure.edges.models.anthropic import AnthropicModel
 from perdure.edges.models.openai import OpenAIModel
 from perdure.edges.models.scripted import Pace, ScriptedModel
 from perdure.edges.models.sources import demo_source
-from perdure.edges.models.vendors import MESSAGES, VENDORS, Vendor, base_url, key_of, speaks, vendor_of
+from perdure.edges.models.vendors import (
+    BEDROCK,
+    GOOGLE,
+    MESSAGES,
+    VENDORS,
+    Vendor,
+    base_url,
+    key_of,
+    speaks,
+    vendor_of,
+)
 from perdure.edges.settings import ProviderSettings
 from perdure.errors import ConfigError
 from perdure.records import ModelInfo
@@ -31,7 +41,7 @@ def default_factories(
     }
     for name in (*VENDORS, *(each.name for each in providers)):
         vendor = vendor_of(name, providers)
-        if vendor is not None:
+        if vendor is not None and vendor.api not in (GOOGLE, BEDROCK):
             found[name] = _factory(vendor, clock, environ or {})
     return found
 

@@ -15,6 +15,10 @@ from perdure.errors import ConfigError
 from perdure.records import ModelInfo, Record
 
 CHAT, RESPONSES, MESSAGES = "openai-completions", "openai-responses", "anthropic-messages"
+GOOGLE, BEDROCK = (
+    "google-generative-ai",
+    "bedrock-converse-stream",
+)  # no SDK posts these
 
 
 class Vendor(Record):
@@ -33,6 +37,8 @@ VENDORS: dict[str, Vendor] = {
     for vendor in (
         Vendor("anthropic", MESSAGES, "", "ANTHROPIC_API_KEY", listed=True),
         Vendor("openai", RESPONSES, "https://api.openai.com/v1", "OPENAI_API_KEY", listed=True),
+        Vendor("google", GOOGLE),
+        Vendor("amazon-bedrock", BEDROCK),
         Vendor("mistral", CHAT, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
         Vendor("openrouter", CHAT, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
         Vendor("deepseek", CHAT, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
