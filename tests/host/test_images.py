@@ -26,13 +26,20 @@ from helpers_host import (
     virtual,
 )
 from helpers_pictures import image, noise, opened, saved
+from perdure.cli.context import inspect
+from perdure.cli.target import Target
 from perdure.contracts import ToolContext, ToolOutput
 from perdure.edges.models.reply import ScriptedReply, call, say
+from perdure.edges.session.decode import decode_block
 from perdure.edges.settings import GuardSettings, ImageSettings, Settings
 from perdure.edges.tools.recall import RecallTool
 from perdure.kernel.clock import RealClock
 from perdure.kernel.virtual import VirtualClock
 from perdure.records import Text
+from perdure.replay.content import said
+from perdure.replay.formats.session import GONE
+from perdure.replay.importer import convert
+from perdure.replay.steps import ToolStep
 
 BIG = saved(noise(1500, 500), "PNG")
 SHOT = saved(noise(700, 500), "PNG")
@@ -200,6 +207,51 @@ def test_a_picture_of_a_letter_that_waits_keeps_its_original_too(tmp_path: Path)
     assert "evidence" not in first
     assert len(second["evidence"]) == 1
     assert evidence(tmp_path) == [SHOT]
+
+
+def kept_by_hash(folder: Path) -> Path:
+    """A session whose one picture is kept beside it."""
+
+    async def main(clock: VirtualClock) -> None:
+        play = Play(calls("shot"), say("seen"))
+        tool = shows(image(SHOT, "image/png"))
+        async with hosted(folder, play, clock, tools=[tool], settings=TIGHT) as host:
+            await ask(host, "show me")
+
+    virtual(main)
+    return session_path(folder)
+
+
+def test_the_context_command_shows_a_kept_picture_where_its_bytes_are(tmp_path: Path) -> None:
+    path = kept_by_hash(tmp_path)
+    here = inspect(Target(path, KEY), Settings(), state=tmp_path / "state")
+    assert pictures(here["request"]) == [SHOT]
+    away = inspect(Target(path, KEY), Settings(), state=tmp_path / "elsewhere")
+    assert pictures(away["request"]) == []
+    assert "could not be read" in json.dumps(away["request"])
+
+
+def test_an_import_brings_kept_pictures_along_or_counts_them(tmp_path: Path) -> None:
+    path = kept_by_hash(tmp_path)
+    tool = next(step for step in convert(path).scenario.steps if isinstance(step, ToolStep))
+    assert said(tool) == (image(SHOT, "image/png"),)
+    alone = tmp_path / "alone.jsonl"
+    alone.write_bytes(path.read_bytes())
+    assert {row.what: row.count for row in convert(alone).lost}[GONE] == 1
+
+
+def test_a_program_that_knows_nothing_of_kept_pictures_reads_a_line_of_text(tmp_path: Path) -> None:
+    (entry,) = messages(kept_by_hash(tmp_path), "toolResult")
+    (block,) = entry["message"]["content"]
+    assert block["type"] == "text"
+    assert "image/png 700x500" in block["text"]
+    assert entry["perdure"]["evidence"][0] in block["text"]
+
+
+@pytest.mark.parametrize("ours", [{}, {"image": 1}, {"image": {}, "mime": "x"}, [], None, "text"])
+def test_a_text_whose_facts_are_not_ours_is_that_text(ours: Any) -> None:
+    raw = json.dumps({"type": "text", "text": "hi", "perdure": ours}).encode()
+    assert decode_block(raw) == Text("hi")
 
 
 def test_virtual_time_leaves_pictures_as_they_come(tmp_path: Path) -> None:

@@ -7,19 +7,17 @@ Out: the bytes behind a hash are read before a request is made, and kept while t
 
 from __future__ import annotations
 
-import base64
 import binascii
 from collections.abc import Iterable
-
-from msgspec.structs import replace
 
 from perdure.actors.services import Services
 from perdure.context import images
 from perdure.context.changed import common
+from perdure.context.kept import base64_of, filled, lacking
 from perdure.contracts import Blobs
 from perdure.edges.images import Fitted
 from perdure.errors import PerdureError, UnreadableFile
-from perdure.records import Block, Custom, Image, Item, Items, Kept, Message, Text, ToolResult, User
+from perdure.records import Block, Image, Item, Items, Kept, Message, Text
 
 SCALED = "[the image above was scaled: {was}; the original is evidence sha256:{digest}]"
 
@@ -82,7 +80,7 @@ async def put_aside(
 
 def image_of(data: bytes, mime: str) -> Image:
     """Bytes as an image record."""
-    return Image(base64.b64encode(data).decode("ascii"), mime)
+    return Image(base64_of(data), mime)
 
 
 def _bytes_of(image: Image) -> bytes:
@@ -119,27 +117,18 @@ class Pictures:
         return tuple([await self._item(item) for item in items])
 
     async def _item(self, item: Item) -> Item:
-        message = item.message
-        if type(message) not in (User, ToolResult, Custom) or not any(map(_is_empty, message.content)):  # type: ignore[union-attr]
+        digests = lacking(item.message)
+        if not digests:
             return item
         known = self._known.get(item.entry)
-        if known is not None and known[0] == message:
+        if known is not None and known[0] == item.message:
             return known[1]
-        content = [await self._block(block) for block in message.content]  # type: ignore[union-attr]
-        filled = Item(item.entry, replace(message, content=tuple(content)))
-        self._known[item.entry] = (message, filled)
-        return filled
-
-    async def _block(self, block: Block) -> Block:
-        if not isinstance(block, Image) or not _is_empty(block):
-            return block
-        assert block.kept is not None
-        try:
-            data = await self._blobs.get(block.kept.digest)
-        except PerdureError:
-            return block  # every request says so where the picture stood
-        return replace(block, data=base64.b64encode(data).decode("ascii"))
-
-
-def _is_empty(block: Block) -> bool:
-    return isinstance(block, Image) and block.kept is not None and not block.data
+        found = {}
+        for digest in digests:
+            try:
+                found[digest] = await self._blobs.get(digest)
+            except PerdureError:
+                continue  # every request says so where the picture stood
+        whole = filled(item, found)
+        self._known[item.entry] = (item.message, whole)
+        return whole

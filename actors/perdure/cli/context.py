@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import anyio
-
-from perdure.actors.pictures import Pictures
 from perdure.cli.covered import covered
 from perdure.cli.output import emit, fail, patience, say, table
 from perdure.cli.resolving import model_info, resolve, window_of
@@ -23,14 +20,13 @@ from perdure.context.tokens import Estimator
 from perdure.context.wire import render_dict
 from perdure.contracts import Assembled
 from perdure.edges import state as state_folder
-from perdure.edges.blobs import LocalBlobs
+from perdure.edges.blobs import with_images
 from perdure.edges.config import load
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer
 from perdure.edges.session.tail import open_session
 from perdure.edges.settings import Settings
 from perdure.errors import ContextOverflow
-from perdure.kernel.io import IoPolicy
 from perdure.records import Item, Items, LedgerLine, Text, User
 
 STAND_IN = "(the next message)"
@@ -91,7 +87,7 @@ def inspect(
         "recorded_model": _recorded(opened),
     }
     asked = _next(next_message, env, estimator, stand_in=message is None)
-    items = anyio.run(Pictures(LocalBlobs(folder.evidence, IoPolicy(virtual=True))).fill, opened.items)
+    items = with_images(opened.items, folder.evidence)
     return report | _request(opened, (*items, next_message), asked, env, estimator, problems)
 
 

@@ -8,15 +8,44 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from perdure.context.kept import filled, lacking
 from perdure.edges.files import read_bytes, write_bytes
 from perdure.errors import StorageFailed, UnreadableFile, UsageError
 from perdure.kernel.io import IoPolicy
+from perdure.records import Items
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _HASHED_INLINE = 1 << 20  # bytes that are hashed in about a millisecond; more goes where the policy says
+
+
+def with_images(items: Items, root: Path) -> Items:
+    """The items with the images that they keep below `root`, for who reads a session without a host.
+
+    What is missing or damaged there stays without its bytes.
+    """
+    return tuple(
+        filled(item, dict(_read(root, lacking(item.message)))) if lacking(item.message) else item
+        for item in items
+    )
+
+
+def _read(root: Path, digests: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    for digest in filter(_DIGEST.fullmatch, digests):
+        try:
+            data = place(root, digest).read_bytes()
+        except OSError:
+            continue
+        if hashlib.sha256(data).hexdigest() == digest:
+            yield digest, data
+
+
+def place(root: Path, digest: str) -> Path:
+    """Where a blob stands below its folder."""
+    return root / digest[:2] / digest[2:4] / digest[4:]
 
 
 class LocalBlobs:
@@ -54,7 +83,7 @@ class LocalBlobs:
         """Where a blob stands, whether it exists or not."""
         if not _DIGEST.fullmatch(digest):
             raise UsageError(f"{digest[:80]!r} is not a SHA-256 in 64 hex digits")
-        return self.root / digest[:2] / digest[2:4] / digest[4:]
+        return place(self.root, digest)
 
     def has(self, digest: str) -> bool:
         """Whether a blob is there (its content isn't looked at)."""
