@@ -391,3 +391,26 @@ def test_a_configured_server_is_a_model_like_any_other(
         assert (told["window"], told["request"]["model"]) == (window, ref.removeprefix("box/"))
     monkeypatch.setenv("PERDURE_MODELS__PROVIDERS__BOX__WINDOW", "70000")
     assert report(path, "--model", "box/any", "--state", tmp_path)["window"] == 70_000
+
+
+FAMILIES = [
+    "google/gemini-3-pro-preview",
+    "amazon-bedrock/anthropic.claude-sonnet-4-5-v1:0",
+    "openai/gpt-5.2",
+    "mistral/mistral-large-latest",
+]
+
+
+@pytest.mark.skipif(not recorded(), reason="PERDURE_SESSIONS names no folder of recorded sessions")
+@pytest.mark.parametrize("model", FAMILIES)
+@pytest.mark.parametrize("file", recorded(), ids=lambda path: path.stem)
+def test_a_recorded_session_gives_a_request_that_each_family_takes(file: Path, model: str) -> None:
+    told = run("context", file, "--model", model, "--window", "1000000", "--json").json
+    validate(told["request"], model=catalog.resolve(model))
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_a_session_gives_a_request_in_the_format_of_the_models_api(tmp_path: Path, model: str) -> None:
+    told = run("context", compacted(tmp_path / "s.jsonl"), "--model", model, "--json").json
+    validate(told["request"], model=catalog.resolve(model))
+    assert told["model"] == model

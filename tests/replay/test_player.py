@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from perdure.kernel.run import Backend, backend_options
 from perdure.replay.importer import convert
@@ -39,6 +40,18 @@ def test_what_a_shipped_scenario_expects_holds(path: Path, tmp_path: Path) -> No
     report = play(load(path), tmp_path)
     assert report["failures"] == []
     assert report["ok"]
+
+
+OTHERS = ["google/gemini-3-pro-preview", "amazon-bedrock/anthropic.claude-sonnet-4-6", "openai/gpt-5.2"]
+
+
+@pytest.mark.parametrize("model", OTHERS)
+@pytest.mark.parametrize("name", ["crash-in-a-batch", "abort-and-steering", "faults", "long-cjk"])
+def test_a_scenario_runs_on_a_model_of_another_family_too(name: str, model: str, tmp_path: Path) -> None:
+    scenario = load(SCENARIOS / f"{name}.jsonl")
+    report = play(replace(scenario, header=replace(scenario.header, model=model)), tmp_path)
+    assert sum(session["requests"] for session in report["sessions"]) > 1
+    assert sum(session["refused_requests"] for session in report["sessions"]) == 0
 
 
 @pytest.mark.parametrize("name", ["crash-in-a-batch", "two-sessions", "abort-and-steering"])
