@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from helpers_histories import HISTORIES, png
 from helpers_messages import OPUS, SONNET, call, items, result, says, user
+from helpers_policy import ROWS
 from helpers_strict import complaints
 from helpers_wire import bedrock_complaints, google_complaints
 from perdure.context import pipeline
@@ -58,6 +59,10 @@ CHECKS = {
     CONVERSE: bedrock_complaints,
     "anthropic-messages": complaints,
 }
+
+EVERY = [ModelInfo(row[0], row[1], row[2], thinking=kind) for row in ROWS for kind in ("none", "adaptive")]
+EVERY += [ModelInfo(name, "m", api) for name in ("opencode", "mistral") for api in strict.FAMILIES]
+EVERY = [model for model in EVERY if model.api in strict.FAMILIES]
 
 READ = ToolSpec("read", "Reads a file", b'{"type":"object","properties":{"path":{"type":"string"}}}')
 SYSTEM = "You are perdure.\n<!-- PERDURE_CACHE_BOUNDARY -->\nRuntime: test"
@@ -111,6 +116,12 @@ def taken(body: bytes, model: ModelInfo) -> dict[str, Any]:
 def test_no_request_is_refused_for_its_structure_by_any_family(history, model, level, tools):
     body = body_of(sealed(history, model, level), model, level, **({} if tools else {"tools": ()}))
     taken(body, model)
+
+
+@SLOW
+@given(OWNED, st.sampled_from(EVERY), LEVELS)
+def test_no_row_of_the_policy_table_makes_a_request_that_is_refused(history, model, level):
+    strict.validate(json.loads(body_of(sealed(history, model, level), model, level)), model=model)
 
 
 @SLOW

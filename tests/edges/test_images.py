@@ -155,6 +155,11 @@ def test_damaged_bytes_give_a_picture_within_the_limits_or_a_reason(data: Any) -
     within(made)
 
 
+def test_a_kind_the_library_was_built_without_is_left_to_the_models_that_read_it() -> None:
+    data = b"\0\0\0\x18ftypheic" + bytes(40)
+    assert fit(data) == images.Fitted(data, "image/heic", 0, 0, changed=False)
+
+
 def test_without_the_library_there_is_no_scaler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scaler() is not None
     monkeypatch.setattr(images, "find_spec", lambda name: None)

@@ -123,7 +123,20 @@ _PRESERVING = re.compile(r"opus-4|sonnet-4|haiku-4|claude-(?:opus-|sonnet-|haiku
 
 
 def policy_for(model: ModelInfo) -> TranscriptPolicy:
-    """The policy of a model: its provider's row, else that of its API, else the defaults."""
+    """The policy of a model: its provider's row, else that of its API, else the defaults; and what its
+    API demands whoever speaks it (routers and resellers have rows of their own).
+    """
+    policy = _row(model)
+    if model.api in ("anthropic-messages", "bedrock-converse-stream"):
+        policy = replace(policy, ids="strict" if policy.ids == "none" else policy.ids, wire_names=True)
+    if model.api == "bedrock-converse-stream":
+        return replace(policy, images=_BEDROCK.images)
+    if model.api == "google-generative-ai":
+        return replace(policy, base64_signatures=True, images=_GOOGLE.images)
+    return policy
+
+
+def _row(model: ModelInfo) -> TranscriptPolicy:
     provider, name = model.provider.strip().lower(), model.id.lower()
     policy = _base(provider, model.api)
     if model.api == "openai-completions" and provider in _REASONING_BACK:

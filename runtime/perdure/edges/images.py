@@ -70,6 +70,8 @@ def fit(data: bytes, max_side: int = MAX_SIDE) -> Fitted:
     except UnreadableFile:
         raise
     except UnidentifiedImageError:
+        if told.mime in ("image/heic", "image/avif"):  # some models read what this library was built without
+            return Fitted(data, told.mime, told.width, told.height, changed=False)
         raise UnreadableFile("its format is not one that can be read") from None
     except MemoryError:
         raise UnreadableFile("it takes too much memory to decode") from None
