@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from typing import Any
 
 import pytest
@@ -66,7 +67,8 @@ EVERY = [model for model in EVERY if model.api in strict.FAMILIES]
 
 READ = ToolSpec("read", "Reads a file", b'{"type":"object","properties":{"path":{"type":"string"}}}')
 SYSTEM = "You are perdure.\n<!-- PERDURE_CACHE_BOUNDARY -->\nRuntime: test"
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+EXAMPLES = int(os.environ.get("PERDURE_EXAMPLES", "20"))  # of each property; more where there is time
+SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES)
 LEVELS = st.sampled_from(["off", "low", "high"])
 SIGNED = st.lists(st.sampled_from([None, "c2ln", "c2lnbg==", "_-8", "no base64!", "\ud83d"]), min_size=1)
 
