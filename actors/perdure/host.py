@@ -193,6 +193,7 @@ class Host:
     ) -> Sent:
         """Deliver a message; returns once it is in the session's file, whatever then happens.
 
+        Images among the `attachments` are scaled and converted first, where the extra `images` is there.
         `(sender, mid)` makes redelivery free: the same pair is answered from the record. Raises `Busy`
         (nothing accepted, try again), `MessageTooLarge`, `StorageFailed`, `Parked`, `Closed`.
         """
