@@ -107,24 +107,24 @@ class Pictures:
         Costs what has changed since the last time; the same objects come back for the same items.
         """
         same = common(self._source, items)
-        tail = [await self._item(item) for item in items[same:]]
+        tail = await self.again(items[same:])
         self._filled = (*self._filled[:same], *tail) if self._known else items
         self._source = items
         return self._filled
 
     async def again(self, items: Items) -> Items:
         """The same for a view of an engine's own making, which may hold pictures as they are stored."""
-        return tuple([await self._item(item) for item in items])
+        whole = list(items)
+        for n in [n for n, item in enumerate(items) if lacking(item.message)]:
+            whole[n] = await self._item(items[n])
+        return tuple(whole)
 
     async def _item(self, item: Item) -> Item:
-        digests = lacking(item.message)
-        if not digests:
-            return item
         known = self._known.get(item.entry)
         if known is not None and known[0] == item.message:
             return known[1]
         found = {}
-        for digest in digests:
+        for digest in lacking(item.message):
             try:
                 found[digest] = await self._blobs.get(digest)
             except PerdureError:
