@@ -9,7 +9,7 @@ import pytest
 from perdure.context.wire import RENDERERS
 from perdure.edges.models.catalog import NEWEST_SONNET, default_ref, known, nearest, resolve
 from perdure.edges.models.factories import default_factories
-from perdure.edges.models.vendors import CHAT
+from perdure.edges.models.vendors import BEDROCK, CHAT, GOOGLE
 from perdure.edges.settings import ListedModel, ProviderSettings
 from perdure.errors import ConfigError
 from perdure.kernel.clock import RealClock
@@ -133,6 +133,27 @@ def test_what_is_no_base_url_is_told_with_the_variable_that_holds_it() -> None:
 
 def test_factories_make_a_model_for_every_provider_of_the_catalogue() -> None:
     factories = default_factories(RealClock())
-    for ref in ("scripted", *known()):
-        info = resolve(ref)
-        assert factories[info.provider](info).info == info
+    for info in map(resolve, ("scripted", *known())):
+        if info.api not in (GOOGLE, BEDROCK):
+            assert factories[info.provider](info).info == info
+
+
+@pytest.mark.parametrize("provider", ["google", "amazon-bedrock"])
+def test_a_provider_whose_requests_are_only_rendered_has_no_factory(provider: str) -> None:
+    assert provider not in default_factories(RealClock())
+    compatible = ProviderSettings(provider, base_url="http://127.0.0.1:1/v1", api="openai-completions")
+    assert provider in default_factories(RealClock(), (compatible,))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "global.anthropic.claude-sonnet-4-5",
+    ],
+)
+def test_claude_on_bedrock_is_the_model_of_its_own_table(name: str) -> None:
+    own, sold = resolve("anthropic/claude-sonnet-4-5"), resolve(f"amazon-bedrock/{name}")
+    assert (sold.window, sold.max_output, sold.thinking) == (own.window, own.max_output, own.thinking)
+    assert (sold.api, sold.id) == (BEDROCK, name)
