@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from perdure.actors.assembling import assemble
 from perdure.actors.messages import KeepAlive, Kept, Snapshot
 from perdure.actors.model_call import answer_of
+from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
 from perdure.actors.view import unseen
 from perdure.context import pipeline
@@ -122,11 +123,12 @@ async def refresh(services: Services, view: Snapshot, fingerprint: str) -> Kept:
     env = replace(view.environment, output_cap=1)
     if env.thinking != "off" and env.model.thinking == "enabled":
         return Kept(None, 0, "a thinking budget leaves no room for an answer of one token")
-    scratch, shown = Scratch(), unseen(items)
+    scratch, shown, pictures = Scratch(), unseen(items), Pictures(services.blobs)
+    items = await pictures.fill(items) if env.model.images else items
     stage = pipeline.history(items, env, view.decisions, unseen=shown, scratch=scratch)
     prepared = pipeline.request(
         stage,
-        await assemble(services, view, stage.items),
+        await pictures.whole(await assemble(services, view, stage.items), stage.items),
         env,
         decided=view.decisions,
         unseen=shown,

@@ -10,11 +10,13 @@ from __future__ import annotations
 import binascii
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from perdure.actors.services import Services
 from perdure.context import images
 from perdure.context.changed import common
 from perdure.context.kept import base64_of, filled, lacking
-from perdure.contracts import Blobs
+from perdure.contracts import Assembled, Blobs
 from perdure.edges.images import Fitted
 from perdure.errors import PerdureError, UnreadableFile
 from perdure.records import Block, Image, Item, Items, Kept, Message, Text
@@ -112,8 +114,14 @@ class Pictures:
         self._source = items
         return self._filled
 
+    async def whole(self, made: Assembled, given: Items) -> Assembled:
+        """An engine's answer with the same done to what it doesn't merely pass on of `given`."""
+        if made.messages is given:
+            return made
+        return replace(made, messages=await self.again(made.messages))
+
     async def again(self, items: Items) -> Items:
-        """The same for a view of an engine's own making, which may hold pictures as they are stored."""
+        """The items with their bytes, whatever was filled before."""
         whole = list(items)
         for n in [n for n, item in enumerate(items) if lacking(item.message)]:
             whole[n] = await self._item(items[n])
