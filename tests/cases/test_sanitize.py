@@ -16,10 +16,11 @@ from helpers_host import KEY, Play, accepted, ask, calls, hosted, messages, sess
 from helpers_messages import SONNET, call, items, result, says, user
 from perdure.context.changed import as_decisions
 from perdure.context.characters import NUL_SIGN, clean
+from perdure.context.contents import BINARY
 from perdure.context.guard import guard
 from perdure.context.numbers import limits
 from perdure.context.policy import policy_for
-from perdure.context.sanitize import BINARY, sanitize
+from perdure.context.sanitize import sanitize
 from perdure.context.shorten import plan, shorten
 from perdure.context.tokens import Estimator
 from perdure.contracts import Assembled, EngineCompaction, EngineInfo

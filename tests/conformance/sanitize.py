@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from conformance.messages import messages, source, unreadable, view
-from conformance.rules import Case, Departure, Function, always, holds, never, same
+from conformance.rules import Case, Check, Departure, Function, holds, same
 from helpers_messages import SONNET
 from helpers_pairing import DEPARTURES, by_our_rules, shown
 from helpers_strict import complaints
+from perdure.context.changed import Changed
+from perdure.context.contents import INVALID_CALL, contents
 from perdure.context.ids import normalise, wire_id
 from perdure.context.policy import TranscriptPolicy, policy_for
+from perdure.context.reasoning import cut_pairs, drop_alone
 from perdure.context.repair import SYNTHETIC, calls_of, repair
-from perdure.context.sanitize import INVALID_CALL, contents, forget_stale_usage, sanitize
+from perdure.context.sanitize import sanitize
 from perdure.context.seal import seal
 from perdure.context.strip import strip
 from perdure.context.thinking import settle
+from perdure.context.tokens import Estimator
 from perdure.context.validate import FIRST_USER, validate
 from perdure.context.wire import render
 from perdure.records import (
@@ -29,10 +33,10 @@ from perdure.records import (
     Items,
     Message,
     ModelInfo,
-    Opaque,
     Summary,
     Text,
     Thinking,
+    ToolCall,
     ToolResult,
     Usage,
     User,
@@ -206,30 +210,57 @@ def _misplaced(case: Case) -> bool:
     return in_a_row or not isinstance(sent[0], Thinking) or isinstance(sent[-1], Thinking)
 
 
-# --- reasoning of another wire --------------------------------------------------------------------
+# --- reasoning of the Responses API -----------------------------------------------------------------
 
 
-def _no_foreign_reasoning(case: Case) -> None:
-    """Thinking that another provider made is left out whole, never sent in part; the rest stays."""
-    items = source(case)
-    done = settle(items, SONNET, policy_for(SONNET)).items
-    said = [b for m in messages(done) if isinstance(m, Assistant) for b in m.content]
-    holds(not any(isinstance(b, Thinking) for b in said), "no thinking of another provider")
-    had = [b for m in messages(items) if isinstance(m, Assistant) for b in m.content]
-    same([b for b in said if not isinstance(b, Opaque)],
-         [b for b in had if not isinstance(b, Thinking | Opaque)], "what was said aloud")  # fmt: skip
-    never_refused(case)
+def _downgraded(step: Callable[[Items], Changed]) -> Check:
+    def check(case: Case) -> None:
+        done = step(source(case)).items
+        same(messages(done), messages(view(case["expected"]["out"])))
+
+    return check
 
 
-def _both_sides_alike(case: Case) -> None:
-    """The two halves of a foreign id (`call|item`) become one id, the same for call and result."""
-    policy = policy_for(SONNET)
-    paired = repair(contents(source(case), policy, SONNET).items).items
-    done = normalise(paired, policy).items
-    results = [m.call_id for m in messages(done) if isinstance(m, ToolResult)]
-    same(sorted(results), sorted(_called(done)), "ids of results and calls")
-    holds(all("|" not in each for each in _called(done)), "no half of a foreign id is sent")
-    never_refused(case)
+def _nothing_but_reasoning(step: Callable[[Items], Changed]) -> Check:
+    """Only reasoning leaves, no text or call does; ids stay the same on both sides; once is enough."""
+
+    def check(case: Case) -> None:
+        items = repair(source(case)).items  # as it runs: each result stands behind its call
+        done = step(items).items
+        same(step(done).items, done, "doing it again")
+        had, left = (
+            [_bare(b) for m in messages(each) if isinstance(m, Assistant) for b in m.content]
+            for each in (items, done)
+        )
+        same([b for b in left if b is not None], [b for b in had if b is not None], "what was said aloud")
+        same(_answered(done), _answered(items), "which call each result answers")
+
+    return check
+
+
+def _bare(block: Block) -> Any:
+    if isinstance(block, Thinking):
+        return None
+    return (block.name, block.arguments) if isinstance(block, ToolCall) else block
+
+
+def _odd_blocks(case: Case) -> bool:
+    """Blocks that are no objects, signatures that are no text, results with two id fields."""
+    given = [m for m in case["input"]["messages"] if isinstance(m, dict)]
+    blocks = [b for m in given for b in (m["content"] if isinstance(m.get("content"), list) else [])]
+    signatures = (b.get("thinkingSignature", "") for b in blocks if isinstance(b, dict))
+    odd = any(not isinstance(b, dict) for b in blocks) or not all(isinstance(s, str) for s in signatures)
+    return odd or unreadable(case) or any("toolUseId" in m for m in given)
+
+
+def _downgrade(step: Callable[[Items], Changed]) -> Function:
+    rule = Departure(
+        "what is no block, no signature or no message is none in our records",
+        "the reference carries it through and judges by it; the decoder lets no such thing in",
+        _odd_blocks,
+        _nothing_but_reasoning(step),
+    )
+    return Function(_downgraded(step), (rule,), always=_nothing_but_reasoning(step))
 
 
 # --- details, usage, calls, order -----------------------------------------------------------------
@@ -243,14 +274,17 @@ def _details(case: Case) -> None:
 
 
 def _stale_usage(case: Case) -> None:
-    ours = messages(forget_stale_usage(source(case)).items)
-    same([_usage(m) for m in ours], [_usage(m) for m in messages(view(case["expected"]["out"]))])
+    """The reference zeroes it; ours reads none of it, so nothing that is sent may differ."""
+    policy = policy_for(SONNET)
+    ours, theirs = (
+        seal(each, policy, SONNET).items for each in (source(case), view(case["expected"]["out"]))
+    )
+    same([_without_usage(m) for m in messages(ours)], [_without_usage(m) for m in messages(theirs)])
+    same(Estimator().items(ours), Estimator().items(theirs), "how large it seems")
 
 
-def _usage(message: Message) -> Any:
-    if not isinstance(message, Assistant):
-        return message
-    return message.usage and (message.usage.prompt, message.usage.output)
+def _without_usage(message: Message) -> Any:
+    return replace(message, usage=None) if isinstance(message, Assistant) else message
 
 
 def _usage_snapshots(case: Case) -> None:
@@ -413,8 +447,6 @@ def _whole_departures() -> tuple[Departure, ...]:
     return tuple(Departure(name, reason, met(name), _paired) for name in DEPARTURES)
 
 
-NO_WIRE = "reasoning of another provider is left out whole"
-
 FUNCTIONS = {
     "sanitizeToolCallId": Function(_one_id),
     "sanitizeToolCallIdsForCloudCodeAssist": Function(
@@ -465,30 +497,8 @@ FUNCTIONS = {
         ),
     ),
     "stripToolResultDetails": Function(_details),
-    "downgradeOpenAIReasoningBlocks": Function(
-        never,
-        (
-            Departure(
-                NO_WIRE,
-                "the reference downgrades it for the wire that made it; ours leaves out what the model of "
-                "the request did not think and sign itself, and sends all else",
-                always,
-                _no_foreign_reasoning,
-            ),
-        ),
-    ),
-    "downgradeOpenAIFunctionCallReasoningPairs": Function(
-        never,
-        (
-            Departure(
-                "an id of two halves becomes one on both sides",
-                "the reference cuts off the item's half where its reasoning is gone; ours rewrites ids into "
-                "the alphabet of the provider that is asked, the same for call and result",
-                always,
-                _both_sides_alike,
-            ),
-        ),
-    ),
+    "downgradeOpenAIReasoningBlocks": _downgrade(drop_alone),
+    "downgradeOpenAIFunctionCallReasoningPairs": _downgrade(cut_pairs),
     "sanitizeGoogleTurnOrdering": Function(_user_first),
     "stripStaleAssistantUsageBeforeLatestCompaction": Function(_stale_usage),
     "ensureAssistantUsageSnapshots": Function(_usage_snapshots),

@@ -135,8 +135,6 @@ def test_no_rule_covers_more_than_its_share() -> None:
 def test_functions_without_a_counterpart_are_few_and_known() -> None:
     alone = {fn for name, known in ADAPTERS.items() for fn in known if all(rules_met(name, fn) or [""])}
     assert alone == {
-        "downgradeOpenAIReasoningBlocks",
-        "downgradeOpenAIFunctionCallReasoningPairs",
         "calculateMaxToolResultChars",
         "estimateToolResultReductionPotential",
         "estimateContextTokens",
@@ -192,12 +190,6 @@ BROKEN: list[tuple[str, str, Any, str, Callable[..., Any]]] = [
     ("sanitize", "sanitizeToolCallIdsForCloudCodeAssist", sanitize, "normalise", unchanged),
     ("sanitize", "stripToolResultDetails", sanitize, "strip", unchanged),
     ("sanitize", "dropThinkingBlocks", sanitize, "settle", unchanged),
-    ("sanitize", "downgradeOpenAIReasoningBlocks", sanitize, "settle", unchanged),
-    ("sanitize", "downgradeOpenAIFunctionCallReasoningPairs", sanitize, "normalise", unchanged),
-    (
-        "sanitize", "stripStaleAssistantUsageBeforeLatestCompaction",
-        sanitize, "forget_stale_usage", unchanged,
-    ),
     ("sanitize", "sanitizeGoogleTurnOrdering", sanitize, "validate", unchanged),
     ("sanitize", "sanitizeSessionHistory+validateReplayTurns", sanitize, "sanitize", unchanged),
     ("prune", "pruneContextMessages", prune, "prune", unchanged),
