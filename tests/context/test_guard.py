@@ -116,7 +116,8 @@ def test_what_no_result_can_pay_for_is_an_overflow_with_numbers_and_owners() -> 
     with pytest.raises(ContextOverflow) as caught:
         run(view, fixed=500)
     assert (caught.value.tokens, caught.value.limit) == (4_250, 3_600)
-    assert caught.value.floor == {"system and tools": 500, "newest turn": 3_750}
+    assert caught.value.floor == {"system": 500, "tools": 0, "pinned": 0, "newest turn": 3_750}
+    assert sum(caught.value.owners.values()) == caught.value.tokens
 
 
 def test_an_overflow_made_of_history_names_no_floor_because_compaction_can_act() -> None:

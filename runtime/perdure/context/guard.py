@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perdure.context.changed import Changed
+from perdure.context.floor import floor_of, owners
 from perdure.context.numbers import (
     CHARS_PER_TOKEN_ESTIMATE,
     IMAGE_CHAR_ESTIMATE,
@@ -22,7 +23,7 @@ from perdure.context.shorten import plan
 from perdure.context.sizes import Sizes
 from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge, measure
 from perdure.errors import ContextOverflow
-from perdure.records import Decision, Item, Items, LedgerLine, ToolResult, User
+from perdure.records import Decision, Item, Items, LedgerLine, ToolResult
 
 _NOTHING: Mapping[str, Decision] = {}
 _TRIES = 6
@@ -38,10 +39,11 @@ def guard(
     decided: Mapping[str, Decision] = _NOTHING,
     unseen: frozenset[str] = frozenset(),
     gauge: Gauge | None = None,
+    tool_tokens: int = 0,
 ) -> Changed:
     """Bring a view under the lines.
 
-    `fixed_tokens`: system prompt and tool schemas. `decided`: by entry id, what earlier calls did.
+    `fixed_tokens`: system prompt and tool schemas, these being `tool_tokens` of them. `decided`: by entry id, what earlier calls did.
     `unseen`: entries that no call has shown. Raises `ContextOverflow` where the view stays over the
     overflow line: compaction must act.
     """
@@ -57,7 +59,7 @@ def guard(
     if desk.total > limits.total_chars:
         desk.share_what_is_left()
     if desk.total > limits.overflow_chars:
-        raise desk.overflow()
+        raise desk.overflow(tool_tokens)
     return desk.changed()
 
 
@@ -124,20 +126,13 @@ class _Desk:
             self._trim(at, share)
             room -= self.sizes[at]
 
-    def overflow(self) -> ContextOverflow:
-        """The typed error. The floor is named by owner where it alone passes the line."""
+    def overflow(self, tool_tokens: int) -> ContextOverflow:
+        """The typed error, by owner. The floor is named where it alone passes the line."""
         tokens, line = -(-self.total // CHARS_PER_TOKEN_ESTIMATE), self.limits.overflow
-        last = max((at for at, item in enumerate(self.items) if isinstance(item.message, User)), default=-1)
-        newest = self.sizes[last] if last >= 0 else 0
-        newest += sum(
-            size
-            for item, size in zip(self.items, self.sizes, strict=True)
-            if isinstance(item.message, ToolResult) and item.entry in self.unseen
-        )
-        if self.fixed + newest <= self.limits.overflow_chars:
-            return ContextOverflow(tokens, line)
-        floor = {"system and tools": self.fixed, "newest turn": newest}
-        return ContextOverflow(tokens, line, {k: -(-v // CHARS_PER_TOKEN_ESTIMATE) for k, v in floor.items()})
+        fixed = self.fixed // CHARS_PER_TOKEN_ESTIMATE
+        told = owners(tuple(self.items), self.sizes, fixed_tokens=fixed, tool_tokens=tool_tokens)
+        floor = floor_of(told)
+        return ContextOverflow(tokens, line, floor if sum(floor.values()) > line else None, told)
 
     def changed(self) -> Changed:
         if not self.done:
