@@ -23,9 +23,22 @@ from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, Timing
 from perdure.actors.session import Session
 from perdure.actors.status import Totals, host_status
+from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep, open_index
 from perdure.context.pipeline import TransformContext
-from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, Receipt, Reply, Tool
+from perdure.contracts import (
+    CompactionTrigger,
+    ContextEngine,
+    Event,
+    Letter,
+    LetterKind,
+    MemoryFlush,
+    Model,
+    Notice,
+    Receipt,
+    Reply,
+    Tool,
+)
 from perdure.edges import state as state_folder
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.config import load
@@ -68,7 +81,9 @@ class Host:
     a reference such as `anthropic/claude-sonnet-4-5`; by default the configured one, else Anthropic's
     where a key is in the environment, else the scripted one.
     `models` and `factories` add models by reference and what makes them, by provider. `tools` replaces the
-    default set. `engine`: a context engine of your own for all sessions. `shown_workspace` is what prompts
+    default set. `engine`: a context engine of your own for all sessions; `trigger`: what starts their
+    compactions; `flush`: called before one, with what it would take away, for text that is appended to the
+    day's note. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
     `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
     Raises `Locked` where another host has the state folder, `ConfigError` for a wrong setting.
@@ -85,6 +100,8 @@ class Host:
         factories: Mapping[str, ModelFactory] | None = None,
         tools: Iterable[Tool] | None = None,
         engine: ContextEngine | None = None,
+        trigger: CompactionTrigger | None = None,
+        flush: MemoryFlush | None = None,
         workspace: str | Path | None = None,
         shown_workspace: str | None = None,
         hooks: tuple[TransformContext, ...] = (),
@@ -108,6 +125,7 @@ class Host:
         self._shown = shown_workspace
         self._more_models, self._more_factories = dict(models or {}), dict(factories or {})
         self._tools, self._engine = arguments.some_tools(tools), arguments.an_engine(engine)
+        self._trigger, self._flush = arguments.a_trigger(trigger), arguments.a_flush(flush)
         self._truncate_after = truncate_after or self.settings.compaction.truncate_mb * 1024 * 1024
         self._timing = timing or self._configured_timing()
         self.registry = Registry()
@@ -314,7 +332,15 @@ class Host:
             upkeep=self.upkeep,
             timing=self._timing,
             hooks=self._hooks,
-            trigger=self.settings.compaction.trigger,
+            wanted=choose(
+                self.settings,
+                self._trigger,
+                self.registry.trigger,
+                self.log,
+                self.resolver.stands_in,
+                self._tell,
+            ),
+            flush=self._flush,
             evidence_limit=self.settings.guard.evidence_kib * 1024,
             truncate_after=self._truncate_after,
             truncates=self.settings.compaction.truncate,
@@ -381,6 +407,9 @@ class Host:
         self._mids += 1
         grant = self.placement.grant(0)
         return f"{self.clock.wall_ms():x}-{grant.token if grant else 0:x}-{self._mids:x}"
+
+    def _tell(self, notice: Notice) -> None:
+        self.services.events.publish(notice)
 
     def _kernel_event(self, name: str, fields: dict[str, object]) -> None:
         self.log(

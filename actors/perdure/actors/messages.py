@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias, dataclass_transform
 
@@ -11,9 +11,10 @@ from msgspec import Struct
 from perdure.actors.coordinator import Reason
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
-from perdure.contracts import Letter, Receipt, Reply
+from perdure.contracts import Letter, Overflow, Receipt, Reply
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
+from perdure.kernel.outcome import Outcome
 from perdure.kernel.waiter import Waiter
 from perdure.records import Decision, Item, Items, Message, Usage
 
@@ -121,22 +122,38 @@ class AfterTurnDone(Mail):
     turn: int
 
 
+class Flushed(Mail):
+    """Memory was flushed, or (`well` false) could not be."""
+
+    well: bool
+
+
 class Compacted(Mail):
-    """A compaction worker's result, made for `generation` of the view; proven again at commit.
+    """The result of compaction `run`, made for `generation` of the view; proven again at commit.
 
     `done` is `None` where an engine that owns compaction has made its own store smaller.
     """
 
+    run: int
     generation: int
     done: Done | None
 
 
 class CompactionFailed(Mail):
-    """No summary: `kind` is `unreachable`, `hopeless`, `nothing` or `crashed`."""
+    """Compaction `run` found no summary: the view can't shrink (`hopeless`, `nothing`), or it failed now
+    (`unreachable`, `engine`, `crashed`), or it was stopped (`aborted`).
+    """
 
-    generation: int
-    kind: str
+    run: int
+    kind: Literal["hopeless", "nothing", "unreachable", "engine", "crashed", "aborted", "storage"]
     why: str
+
+
+class Rejoined(Mail):
+    """A job that had the session's file to itself is over; `then` names it, `outcome` is the kernel's."""
+
+    then: Callable[[Outcome], None]
+    outcome: Outcome
 
 
 class Truncated(Mail):
@@ -186,12 +203,25 @@ class AfterTurn(Mail):
     turn: int
 
 
+class Flush(Mail):
+    """Let memory note what a compaction of the snapshot would take out of the view."""
+
+    snapshot: Snapshot
+    forced: bool = False
+
+
 class Compact(Mail):
     """Make a summary of the snapshot's older part."""
 
+    run: int
     snapshot: Snapshot
     reason: Reason
     instructions: str = ""
+
+    @property
+    def forced(self) -> bool:
+        """Somebody waits for a smaller view, so that one within the kept tail is cut, too."""
+        return self.reason in ("overflow", "manual", "model_switch")
 
 
 class Truncate(Mail):
@@ -210,15 +240,20 @@ class Rested(Mail):
     text: str
     stop: Literal["stop", "length", "error", "overflow", "aborted"]
     error: str | None = None
+    overflow: Overflow | None = None
 
 
 class Overflowed(Mail):
-    """The view must shrink before the turn can go on; `accepted_by` is the side that said so."""
+    """The view must shrink before the turn can go on; `said_by` is the side that said so.
+
+    `owners` of the tokens, which they sum to.
+    """
 
     tokens: int
     limit: int
     said_by: Literal["guard", "provider"]
     why: str
+    owners: tuple[tuple[str, int], ...] = ()
 
 
 TurnOutcome: TypeAlias = Rested | Overflowed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from perdure.actors.messages import Close, Mail, Woken
+from perdure.actors.messages import Close, Command, Deliver, Mail, Note, Woken
 from perdure.edges.session.files import Held
 from perdure.errors import Busy, Closed, PerdureError
 from perdure.kernel.jobs import Job
@@ -15,7 +15,8 @@ from perdure.kernel.waiter import Waiter
 if TYPE_CHECKING:
     from perdure.actors.session import Session
 
-MOST_STASHED = 256  # mail that waits while the file is being opened
+MOST_STASHED = 256  # mail that waits while the file is in a job's hands
+OUTSIDE = (Deliver, Command, Note)
 
 
 class Opening:
@@ -52,8 +53,8 @@ class Opening:
                 self.session.ref.post(Woken(None, Closed("the host stopped while the session was opening")))
 
     def wait(self, mail: Mail) -> None:
-        """Keep mail until the file is open, within bounds."""
-        if len(self.stash) < MOST_STASHED or isinstance(mail, Close):
+        """Keep mail until the file is ours alone, what comes from outside within bounds."""
+        if len(self.stash) < MOST_STASHED or not isinstance(mail, OUTSIDE):
             self.stash.append(mail)
         else:
             key = self.session.key
@@ -68,7 +69,7 @@ class Opening:
     def hand_over(self) -> None:
         """Handle what has waited."""
         session = self.session
-        while self.stash and session.state not in ("opening", "closed"):
+        while self.stash and session.state not in ("opening", "closed") and not session.apart:
             mail = self.stash.popleft()
             try:
                 session.handle(mail)
@@ -76,6 +77,11 @@ class Opening:
                 broke = f"{session.key}: the session broke ({error!r}): send the same id again"
                 refuse(mail, PerdureError(broke))
                 raise
+
+    def send_on(self) -> None:
+        """The session has left, and may be woken again by what came while it did."""
+        while self.stash:
+            self.session.ref.handler(self.stash.popleft())
 
     def turn_away(self, error: BaseException) -> None:
         """Whatever still waits won't be handled."""

@@ -11,7 +11,7 @@ from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
 from perdure.context.pipeline import TransformContext
-from perdure.contracts import Blobs, ContextEngine, Model, Tool
+from perdure.contracts import Blobs, CompactionReason, ContextEngine, MemoryFlush, Model, Pressure, Tool
 from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
 from perdure.kernel.channel import Channel
@@ -54,6 +54,7 @@ class Timing:
     tool: float = 600.0
     engine: float = 30.0
     summary: float = 900.0
+    flush: float = 120.0
     ask: float = 60.0
     retries: int = 5
     retry_base: float = 0.5
@@ -78,7 +79,8 @@ class Services:
     upkeep: Upkeep
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
-    trigger: str = "auto"
+    wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None
+    flush: MemoryFlush | None = None
     evidence_limit: int = 256 * 1024  # characters of tool output that an entry may hold itself
     compacts_idle: bool = True
     truncates: bool = True

@@ -9,12 +9,14 @@ worker's message that comes back as mail. States and what moves them:
                         │               settling ──Compacted──► running (the same turn goes on)
                         └─Sleep, Close──► closed      └─failed──► idle (typed overflow to the caller)
 
-Its parts: `opening` (its file), `letters` (its inbox), `turns` (its turn), `compacting` (its size).
+Its parts: `opening` (its file), `letters` (its inbox), `turns` (its turn), `compacting` (its size) and
+`truncating` (its disk). While a job has the file to itself (`with_file`), mail waits in any state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, TypeAlias
 
 from perdure.actors import commands
@@ -29,10 +31,12 @@ from perdure.actors.messages import (
     Compacted,
     CompactionFailed,
     Deliver,
+    Flushed,
     Idle,
     Mail,
     NextStep,
     Note,
+    Rejoined,
     Sleep,
     Snapshot,
     Truncated,
@@ -43,6 +47,7 @@ from perdure.actors.messages import (
 from perdure.actors.opening import Opening
 from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
+from perdure.actors.truncating import Truncating
 from perdure.actors.turns import Turns
 from perdure.actors.view import unseen
 from perdure.context.environment import Environment
@@ -51,8 +56,9 @@ from perdure.contracts import Notice
 from perdure.edges.session.facts import Settings
 from perdure.edges.session.files import Held
 from perdure.errors import Busy, Closed, Fenced, PerdureError
+from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.mailbox import Ref
-from perdure.kernel.outcome import Returned, describe
+from perdure.kernel.outcome import Failed, Outcome, Returned, at_once, describe
 from perdure.kernel.waiter import Waiter
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
@@ -72,6 +78,8 @@ class Session:
         self.letters = Letters(self)
         self.turns = Turns(self, turn)
         self.compacting = Compacting(self)
+        self.truncating = Truncating(self)
+        self._then: Callable[[Outcome], None] | None = None  # what follows on the job that has the file
         self.held: Held
         self.transcript: Transcript
         self.environment: Environment
@@ -82,11 +90,11 @@ class Session:
 
     def handle(self, mail: Mail) -> None:
         """Decide on one message. Never waits, never raises for a user's mistake."""
-        if self.state == "opening" and not isinstance(mail, Woken):
+        if (self.apart or self.state == "opening") and not isinstance(mail, Woken | Rejoined):
             self.opening.wait(mail)
             return
         self._decide(mail)
-        if self.lost and self.state != "closed":
+        if self.lost and self.state != "closed" and not self.apart:
             self._lose()
         elif self.at_ease:
             self.services.on_idle(self.key)
@@ -106,23 +114,27 @@ class Session:
             case Note():
                 self._note(mail)
             case Abort(done):
-                running = self.turns.abort()
+                stopped = self.abort()
                 if done is not None:
-                    done.set(running)
+                    done.set(stopped)
+            case Flushed():
+                self.compacting.flushed(mail)
             case Compacted():
                 self.compacting.compacted(mail)
             case CompactionFailed():
                 self.compacting.failed(mail)
             case Truncated():
-                self.compacting.truncated(mail)
+                self.truncating.ready(mail)
             case AfterTurnDone():
                 self.turns.after_due = False
                 if self.state == "idle":
-                    self.compacting.consider()
+                    self.compacting.consider("rest")
                     self.compacting.rested()
             case Idle():
                 if self.state == "idle":
                     self.compacting.consider("idle")
+            case Rejoined():
+                self._rejoined(mail)
             case Sleep(done):
                 self._sleep(done)
             case Close():
@@ -148,13 +160,47 @@ class Session:
         """Whoever tried tells its own caller; a file that another one owns now is let go besides."""
         self.lost = self.lost or isinstance(error, Fenced)
 
+    def abort(self) -> bool:
+        """Stop the turn, and a compaction that it waits for, that was commanded, or that runs alone."""
+        turn = self.turns.stoppable
+        compaction = self.compacting.stops_with(turn=turn) and self.compacting.abort()
+        return (turn and self.turns.abort()) or compaction
+
+    # --- the file in a job's hands ----------------------------------------------------------------
+
+    @property
+    def apart(self) -> bool:
+        """A job has the file to itself: nothing is appended, and mail waits."""
+        return self._then is not None
+
+    def with_file(self, work: Callable[[], object], then: Callable[[Outcome], None]) -> None:
+        """Let a job do blocking work on the file; `then` is told its outcome, before any other mail."""
+        post, io = self.ref.post, self.services.io
+        try:
+            self.services.kernel.start(
+                f"{self.key}#file", io.run, work, on_end=lambda _job, out: post(Rejoined(then, out))
+            )
+        except KernelClosed:  # the host stops: nobody is held up any more
+            then(at_once(work))
+        else:
+            self._then = then
+
+    def _rejoined(self, mail: Rejoined) -> None:
+        if self._then is not mail.then:
+            return  # of a session that broke meanwhile
+        self._then = None
+        mail.then(mail.outcome)
+        if self.state != "closed":
+            self.opening.hand_over()
+
     # --- what its parts share ---------------------------------------------------------------------
 
     @property
     def at_ease(self) -> bool:
         """Nothing is under way here, and nothing waits: it may sleep."""
-        resting = self.state == "idle" and not self.turns.after_due
-        return resting and not self.transcript.pending and self.compacting.at_rest
+        resting = self.state == "idle" and not self.turns.after_due and not self.apart
+        work = self.compacting.at_rest and not self.truncating.under_way
+        return resting and work and not self.transcript.pending
 
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
@@ -176,21 +222,18 @@ class Session:
             cache_age=(self.services.clock.wall_ms() - answered) / 1000 if answered else None,
         )
 
-    def submit(self, pool: str, mail: Mail) -> bool:
-        """Give a worker something to do; its answer comes back as mail of ours."""
+    def submit(
+        self, pool: str, mail: Mail, instead: Callable[[Outcome], Mail | None] = lambda _outcome: None
+    ) -> bool:
+        """Give a worker something to do; its answer, or `instead` of a bad end, comes as mail."""
 
-        def back(outcome: object) -> None:
-            match outcome:
-                case Returned(Mail() as answer):
-                    self.ref.post(answer)
-                case Returned(None):
-                    pass
-                case _:
-                    self.services.log.error(
-                        "worker.failed", session=self.key, pool=pool, outcome=repr(outcome)
-                    )
-                    self.turns.after_due = self.turns.after_due and pool != "after_turn"
-                    self.compacting.crashed(pool, describe(outcome))
+        def back(outcome: Outcome) -> None:
+            if not isinstance(outcome, Returned):
+                log = self.services.log.error if isinstance(outcome, Failed) else self.services.log
+                log("worker.failed", session=self.key, pool=pool, outcome=describe(outcome))
+            answer = outcome.value if isinstance(outcome, Returned) else instead(outcome)
+            if isinstance(answer, Mail):
+                self.ref.post(answer)
 
         accepted = self.services.pools[pool].submit(self.key, mail, back)
         if not accepted:
@@ -252,25 +295,36 @@ class Session:
         if self.state == "idle":
             self.begin_anew()
         else:
-            self.turns.abort()
+            self.abort()
 
     def begin_anew(self) -> None:
         """Leave the file and open the one that follows it."""
-        self._leave_file()
-        self.letters.refuse(Closed("a new session was begun before this was answered"))
-        self.letters, self.compacting = Letters(self), Compacting(self)
-        self.turns = Turns(self, self.turns.number)
-        self.state = "opening"
-        self.opening.begin()
+
+        def left() -> None:
+            self.letters.refuse(Closed("a new session was begun before this was answered"))
+            self.letters, self.truncating = Letters(self), Truncating(self)
+            self.compacting = Compacting(self, self.compacting.state.run)
+            self.turns = Turns(self, self.turns.number)
+            self.state = "opening"
+            self.opening.begin()
+
+        self._leave_file(left)
 
     # --- sleep and end ----------------------------------------------------------------------------
 
     def _sleep(self, done: Waiter[bool] | None) -> None:
         can = self.at_ease
-        if can:
+
+        def left() -> None:
             self._let_go()
-        if done is not None:
-            done.set(can)
+            self.opening.send_on()
+            if done is not None:
+                done.set(True)
+
+        if can:
+            self._leave_file(left)
+        elif done is not None:
+            done.set(False)
 
     def _close(self, mail: Close) -> None:
         self.closing.append(mail.done)
@@ -281,30 +335,44 @@ class Session:
 
     def finish_close(self) -> None:
         """The turn, if there was one, has ended: leave the file whole and tell who waits."""
-        self._let_go()
-        self.letters.refuse(Closed("the session was closed before it answered"))
-        self._tell_closed()
+
+        def left() -> None:
+            self._let_go()
+            self.opening.turn_away(Closed("the session was closed"))
+            self.letters.refuse(Closed("the session was closed before it answered"))
+            self._tell_closed()
+
+        self._leave_file(left)
 
     def _tell_closed(self) -> None:
         for done in self.closing:
             done.set(None)
 
     def _let_go(self) -> None:
-        self._leave_file()
         self.state = "closed"
         self.release(self.key)
-        self.opening.turn_away(Closed("the session was closed"))
 
-    def _leave_file(self) -> None:
+    def _leave_file(self, then: Callable[[], None]) -> None:
+        """Write what a waking needs, let a job make the file durable and close it, then go on."""
         self.stop_timers()
         self.compacting.let_go()
+        held, unfinished = self.held, self.turns.unfinished
         try:
             self.transcript.leave()
-            self.held.close(handover=True)
         except PerdureError as error:
-            self.services.log.error("session.not_left_whole", session=self.key, error=str(error))
-            self.held.close(handover=False)
-        self.services.upkeep.slept(self.key, self.held, unfinished=self.turns.unfinished)
+            self._not_left_whole(error)
+
+        def left(outcome: Outcome) -> None:
+            if not isinstance(outcome, Returned):
+                self._not_left_whole(outcome.error if isinstance(outcome, Failed) else describe(outcome))
+                held.close(handover=False)
+            self.services.upkeep.slept(self.key, held, unfinished=unfinished)
+            then()
+
+        self.with_file(partial(held.close, handover=True), left)
+
+    def _not_left_whole(self, error: object) -> None:
+        self.services.log.error("session.not_left_whole", session=self.key, error=str(error))
 
     def stop_timers(self) -> None:
         """A turn starts, or the session leaves."""
@@ -313,7 +381,7 @@ class Session:
 
     def abandon(self, error: BaseException) -> None:
         """This object is broken (a bug): let go of everything; the session begins anew from its file."""
-        opened, self.state = self.state not in ("opening", "closed"), "closed"
+        opened, self.state, self._then = self.state not in ("opening", "closed"), "closed", None
         if self.turns.job is not None:
             self.turns.job.cancel()
         self.stop_timers()

@@ -13,9 +13,11 @@ from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, 
 from perdure.actors.model_call import call_model
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
+from perdure.actors.view import estimator_of
 from perdure.context import pipeline
+from perdure.context.floor import owners
 from perdure.context.pipeline import Scratch
-from perdure.context.tokens import Estimator
+from perdure.context.tokens import measure
 from perdure.contracts import Assembled, EngineContext, Notice
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
@@ -39,13 +41,13 @@ class Turn:
             view = await self._next_step()
             try:
                 prepared = await self._prepare(view)
-                answer = await call_model(self.services, view, prepared, self.tally)
             except ContextOverflow as full:
-                return Overflowed(full.tokens, full.limit, "guard", str(full))
+                return Overflowed(full.tokens, full.limit, "guard", str(full), tuple(full.owners.items()))
+            try:
+                answer = await call_model(self.services, view, prepared, self.tally)
             except ModelError as error:
                 if error.kind == "overflow":
-                    window = view.environment.model.window
-                    return Overflowed(window, window, "provider", str(error))
+                    return self._refused(view, prepared, error)
                 return await self._give_up(view, str(error))
             item = await self.append(
                 answer.message, prepared.decisions, accepted=True, forecast=prepared.forecast
@@ -75,7 +77,7 @@ class Turn:
             decided=view.decisions,
             unseen=view.unseen,
             hooks=(*self.services.hooks, *pipeline.HOOKS),
-            estimator=Estimator(view.calibration, 0.08, 1) if view.calibration else None,
+            estimator=estimator_of(view),
             cache_age=view.cache_age,
             scratch=self.scratch,
         )
@@ -127,6 +129,14 @@ class Turn:
         self.tally.partial = ""
         if message.usage is not None:
             self.tally.usage = self.tally.usage + message.usage
+
+    def _refused(self, view: Snapshot, prepared: pipeline.Prepared, error: ModelError) -> Overflowed:
+        """What the guard had let pass was too much for the provider."""
+        env, estimator = view.environment, estimator_of(view)
+        chars = [estimator.chars(measure(item.message)) for item in prepared.items]
+        told = owners(prepared.items, chars, fixed_tokens=env.fixed_tokens, tool_tokens=env.tool_tokens)
+        tokens, limit = sum(told.values()), env.limits.overflow
+        return Overflowed(tokens, limit, "provider", str(error), tuple(told.items()))
 
     async def _give_up(self, view: Snapshot, why: str) -> Rested:
         info, now = view.environment.model, self.services.clock.wall_ms()

@@ -35,7 +35,9 @@ class Kind(Generic[T]):
 
     def __init__(self, name: str, protocol: type, **core: Callable[[], T]) -> None:
         self.name, self.protocol = name, protocol
-        self.factories: dict[str, tuple[str, Callable[[], T]]] = {id: (CORE, make) for id, make in core.items()}
+        self.factories: dict[str, tuple[str, Callable[[], T]]] = {
+            id: (CORE, make) for id, make in core.items()
+        }
 
     def register(self, id: str, factory: Callable[[], T], owner: str) -> None:
         """Raises `PerdureError` for a reserved id, or one that another owner has."""

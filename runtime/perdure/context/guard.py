@@ -43,9 +43,9 @@ def guard(
 ) -> Changed:
     """Bring a view under the lines.
 
-    `fixed_tokens`: system prompt and tool schemas, these being `tool_tokens` of them. `decided`: by entry id, what earlier calls did.
-    `unseen`: entries that no call has shown. Raises `ContextOverflow` where the view stays over the
-    overflow line: compaction must act.
+    `fixed_tokens`: system prompt and tool schemas, `tool_tokens`: these alone. `decided`: by entry id, what
+    earlier calls did. `unseen`: entries that no call has shown. Raises `ContextOverflow` where the view
+    stays over the overflow line: compaction must act.
     """
     gauge = gauge or Gauge()
     sizes = gauge.sizes("guard", items)
