@@ -180,6 +180,7 @@ class Host:
         """Stop as a killed process would: nothing more is written, no lock is released properly."""
         self._killed = True
         self.kernel.kill()
+        self.upkeep.killed()
         for session in self.directory.awake.values():
             if session.state != "opening":
                 session.held.file.release()

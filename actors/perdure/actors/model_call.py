@@ -21,6 +21,7 @@ from perdure.contracts import (
 )
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
+from perdure.records import Block, Text, Thinking
 
 
 async def call_model(services: Services, view: Snapshot, prepared: Prepared, tally: Tally) -> Answer:
@@ -74,7 +75,14 @@ def _checked(answer: Answer) -> Answer:
     message = answer.message
     if message.stop == "error":
         raise ModelError("invalid", message.error or "the model refused")
+    if message.stop == "stop" and not any(map(_says, message.content)):
+        raise ModelError("empty", "the model's answer is blank: no word, no tool call")
     return answer
+
+
+def _says(block: Block) -> bool:
+    """Whether somebody can do something with it; thinking alone is for the model itself."""
+    return not isinstance(block, Thinking) and (not isinstance(block, Text) or bool(block.text.strip()))
 
 
 def _publish(services: Services, key: str, event: ModelEvent, tally: Tally) -> None:

@@ -1,7 +1,8 @@
 """The guard: brings tool results under the lines of the window before every model call.
 
 Newest first, so that the cached prefix stays as it was sent. A result that no call has shown yet is
-trimmed to the room left, not blanked: else a tool loop would never read its own output. What was decided
+trimmed to the room left, not blanked: else a tool loop would never read its own output; results that were
+read make room for it up to a share of the line. What was decided
 once is replayed byte for byte; a decision only ever gets stronger, and only where the lines ask for it.
 """
 
@@ -16,6 +17,7 @@ from perdure.context.numbers import (
     IMAGE_CHAR_ESTIMATE,
     UNSEEN_FLOOR_CHARS,
     UNSEEN_LEAST_CHARS,
+    UNSEEN_SHARE,
     Limits,
 )
 from perdure.context.results import NO_IMAGES, image_notice, images_of, render, text_of
@@ -55,7 +57,7 @@ def guard(
     desk = _Desk(sizes, fixed_tokens, limits, estimator, decided, unseen, gauge)
     desk.replay_and_limit()
     if desk.total > limits.total_chars:
-        desk.walk_newest_first()
+        desk.blank_newest_first()
     if desk.total > limits.total_chars:
         desk.share_what_is_left()
     if desk.total > limits.overflow_chars:
@@ -100,31 +102,34 @@ class _Desk:
             if _raw_size(self._result(at)) > single:
                 self._put(at, _single(item, single), "guard.single")
 
-    def walk_newest_first(self) -> None:
-        """Blank what calls have shown, trim what none has shown, until the total fits."""
+    def blank_newest_first(self) -> None:
+        """Blank what calls have shown until the rest fits, the unseen results counted at their floor."""
+        fresh = self._fresh()
+        share = self.limits.total_chars // (UNSEEN_SHARE * max(1, len(fresh)))
+        floor = max(UNSEEN_FLOOR_CHARS * RESULT_WEIGHT, share)
+        spare = sum(max(0, self.sizes[at] - floor) for at in fresh)
         for at in range(len(self.items) - 1, -1, -1):
-            over = self.total - self.limits.total_chars
-            if over <= 0:
+            if self.total - spare <= self.limits.total_chars:
                 return
-            if not isinstance(self.items[at].message, ToolResult):
-                continue
-            if self.items[at].entry in self.unseen:
-                self._trim(at, max(self.sizes[at] - over, UNSEEN_FLOOR_CHARS * RESULT_WEIGHT))
-            else:
+            item = self.items[at]
+            if isinstance(item.message, ToolResult) and item.entry not in self.unseen:
                 self._blank(at)
 
     def share_what_is_left(self) -> None:
-        """Nothing older can pay any more: the unseen results share the room evenly."""
-        fresh = [
-            at
-            for at, item in enumerate(self.items)
-            if isinstance(item.message, ToolResult) and item.entry in self.unseen
-        ]
+        """The unseen results share the room that is left evenly."""
+        fresh = self._fresh()
         room = self.limits.total_chars - self.total + sum(self.sizes[at] for at in fresh)
         for left, at in zip(range(len(fresh), 0, -1), sorted(fresh, key=self.sizes.__getitem__), strict=True):
             share = max(UNSEEN_LEAST_CHARS * RESULT_WEIGHT, room // left)
             self._trim(at, share)
             room -= self.sizes[at]
+
+    def _fresh(self) -> list[int]:
+        return [
+            at
+            for at, item in enumerate(self.items)
+            if isinstance(item.message, ToolResult) and item.entry in self.unseen
+        ]
 
     def overflow(self, tool_tokens: int) -> ContextOverflow:
         """The typed error, by owner. The floor is named where it alone passes the line."""
