@@ -46,7 +46,9 @@ def output(n: int, size: int, rng: random.Random) -> str:
             case "json":
                 piece = json.dumps({"row": rng.randrange(10**6), "ph": rng.random(), "ok": True}) + "\n"
             case "code":
-                piece = f"    if rows[{rng.randrange(999)}] != field.get('{rng.choice(WORDS)}'):\n        return\n"
+                piece = (
+                    f"    if rows[{rng.randrange(999)}] != field['{rng.choice(WORDS)}']:\n        return\n"
+                )
             case "hex":
                 piece = rng.randbytes(40).hex() + "\n"
             case _:

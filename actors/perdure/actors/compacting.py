@@ -81,6 +81,18 @@ class Compacting:
         """The unguarded request: view, system prompt and tools."""
         return self.estimator.tokens(self.session.transcript.size) + self.session.environment.fixed_tokens
 
+    def status(self) -> dict[str, object]:
+        """For `status --deep`; `told` is why the latest attempt led nowhere."""
+        state, limits = self.state, self.session.environment.limits
+        return {
+            "running": state.running,
+            "attempts": state.attempts,
+            "failures": state.failures,
+            "told": self.told,
+            "threshold": limits.threshold,
+            "owners": dict(self._owners()),
+        }
+
     @property
     def at_rest(self) -> bool:
         """Nothing is under way that a sleep would disturb."""
@@ -96,8 +108,11 @@ class Compacting:
         self.state = coordinator.accepted(self.state)
         usage = mail.message.usage if isinstance(mail.message, Assistant) else None
         if usage is not None and usage.prompt and mail.forecast:
-            self.estimator = self.estimator.learn(mail.forecast, usage.prompt)
-            self.session.transcript.calibration = round(self.estimator.ratio, 4)
+            self._learn(mail.forecast, usage.prompt)
+
+    def _learn(self, forecast: int, real: int) -> None:
+        self.estimator = self.estimator.learn(forecast, real)
+        self.session.transcript.calibration = round(self.estimator.ratio, 4)
 
     # --- triggers ---------------------------------------------------------------------------------
 
@@ -144,6 +159,8 @@ class Compacting:
     def overflowed(self, overflow: Overflowed) -> None:
         """A request did not fit: the turn waits for a smaller view, or ends with the typed overflow."""
         self._overflow = overflow
+        if overflow.real > overflow.forecast > 0:  # a refusal that names its size teaches like an answer
+            self._learn(overflow.forecast, overflow.real)
         if self._staged is not None:  # it came while the turn ran, and the turn is between batches now
             self.switch()
         elif self.state.running is None and self._wanted("overflow") is None:
@@ -324,7 +341,9 @@ class Compacting:
         first, self.told = not self.told, why
         if first and not told:
             floor = in_words(floor_of(dict(self._owners())).items())
-            self.session.notice("compaction", f"Nothing could be compacted: {why} (not to give up: {floor})")
+            line = self.session.environment.limits.threshold
+            text = f"Nothing could be compacted: {why}; what no compaction takes away is {floor}"
+            self.session.notice("compaction", f"{text}, the threshold is {line:,}")
 
     def _answer(self, text: str) -> bool:
         asked, self._asked = self._asked, []

@@ -246,7 +246,8 @@ class Rested(Mail):
 class Overflowed(Mail):
     """The view must shrink before the turn can go on; `said_by` is the side that said so.
 
-    `owners` of the tokens, which they sum to.
+    `owners` of the tokens, which they sum to. `real` is the size that the provider told, of a request whose
+    likeliest size was thought to be `forecast`; 0 where it told none.
     """
 
     tokens: int
@@ -254,6 +255,8 @@ class Overflowed(Mail):
     said_by: Literal["guard", "provider"]
     why: str
     owners: tuple[tuple[str, int], ...] = ()
+    forecast: int = 0
+    real: int = 0
 
 
 TurnOutcome: TypeAlias = Rested | Overflowed

@@ -19,6 +19,7 @@ from perdure.context.floor import owners
 from perdure.context.pipeline import Scratch
 from perdure.context.tokens import measure
 from perdure.contracts import Assembled, EngineContext, Notice
+from perdure.edges.models.classify import observed_tokens
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Failed, trace_of
@@ -136,7 +137,8 @@ class Turn:
         chars = [estimator.chars(measure(item.message)) for item in prepared.items]
         told = owners(prepared.items, chars, fixed_tokens=env.fixed_tokens, tool_tokens=env.tool_tokens)
         tokens, limit = sum(told.values()), env.limits.overflow
-        return Overflowed(tokens, limit, "provider", str(error), tuple(told.items()))
+        real = observed_tokens(str(error)) or 0
+        return Overflowed(tokens, limit, "provider", str(error), tuple(told.items()), prepared.forecast, real)
 
     async def _give_up(self, view: Snapshot, why: str) -> Rested:
         info, now = view.environment.model, self.services.clock.wall_ms()

@@ -142,10 +142,18 @@ class Turns:
         if mail.accepted:
             self.answered = session.services.clock.wall_ms()
             session.compacting.accepted(mail)
+            self._tell_pruned(mail)
         mail.done.set(item)
         if not self._passive:
             told = Ingest(session.key, str(transcript.file.path), transcript.session_id, (item,))
             session.submit("ingest", told)
+
+    def _tell_pruned(self, mail: Append) -> None:
+        pruned = sum(decision.form == "pruned" for decision in mail.decisions)
+        if pruned:
+            self.session.notice(
+                "pruning", f"{pruned} old tool results are no longer shown whole: recall reads them"
+            )
 
     def ended(self, mail: TurnEnded) -> None:
         """The turn's job is over, however."""
