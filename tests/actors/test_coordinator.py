@@ -26,7 +26,7 @@ class Machine(RuleBasedStateMachine):
         self.failures = 0
         self.failed_at = 0.0
         self.dead: int | None = None
-        self.flush = "due"
+        self.flush, self.soft = "due", False
 
     @rule(reason=reasons, flushes=st.booleans())
     def ask(self, reason: Reason, flushes: bool) -> None:
@@ -48,7 +48,7 @@ class Machine(RuleBasedStateMachine):
         before = self.state.run
         self.state, self.running = c.begin(self.state, reason, flushes=flushes), reason
         assert self.state.run == before + 1
-        assert self.state.phase == ("flush" if flushes and self.flush != "done" else "summary")
+        assert self.state.phase == ("flush" if flushes else "summary")
 
     @precondition(lambda self: self.running is None)
     @rule(reason=st.sampled_from(["overflow", "model_switch"]))
@@ -57,15 +57,19 @@ class Machine(RuleBasedStateMachine):
         assert isinstance(verdict, Start) == (self.row < c.MAX_CONSECUTIVE and self.dead != self.leaf)
 
     @precondition(lambda self: c.wants_flush(self.state, 2, 1) or self.state.phase == "flush")
+    @precondition(lambda self: self.flush != "under way")
     @rule()
     def memory_is_flushed(self) -> None:
+        self.soft = self.running is None
         self.state, self.flush = c.flushing(self.state), "under way"
 
     @precondition(lambda self: self.flush == "under way")
     @rule(well=st.booleans())
     def the_flush_ends(self, well: bool) -> None:
-        self.state, self.flush = c.flushed(self.state, well=well), "done" if well else "failed"
-        assert self.state.phase in ("summary", "rest")
+        waited = self.state.phase == "flush"
+        self.state = c.flushed(self.state, well=well, soft=self.soft)
+        self.flush = "done" if well else "failed"
+        assert self.state.phase == "flush" if waited and self.soft else self.state.phase != "flush"
 
     @precondition(lambda self: self.state.phase == "summary")
     @rule()
@@ -126,8 +130,9 @@ def moves(state: Coordinator) -> Iterator[tuple[str, Coordinator]]:
             if isinstance(c.ask(state, reason, leaf="leaf", now=now), Start):
                 yield f"begin {reason}", c.begin(state, reason, flushes=True)
     if state.flush == "under way":
-        yield "flushed", c.flushed(state, well=True)
-        yield "not flushed", c.flushed(state, well=False)
+        for soft in (True, False):
+            yield "flushed", c.flushed(state, well=True, soft=soft)
+            yield "not flushed", c.flushed(state, well=False, soft=soft)
     elif state.phase == "flush" or c.wants_flush(state, 2, 1):
         yield "flush", c.flushing(state)
     if state.phase == "summary":
@@ -159,8 +164,8 @@ def test_in_every_state_that_can_be_reached_the_rules_hold_and_there_is_a_way_on
         assert state.attempts <= c.MAX_CONSECUTIVE
         assert (state.phase == "rest") == (state.running is None)
         for name, after in ways:
-            if name == "commit":  # flush precedes loss: whoever was to be flushed has been, or failed to
-                assert state.flush in ("done", "failed")
+            if name == "commit":  # flush precedes loss: it has been made, or failed
+                assert state.phase == "summary"
             if name.startswith("begin"):
                 assert state.running is None
             if shape(after) not in seen:
@@ -196,11 +201,19 @@ def test_a_verdict_on_a_view_outlives_a_manual_try_that_led_nowhere() -> None:
     assert isinstance(c.ask(c.accepted(state), "overflow", leaf="leaf", now=0.0), Refuse)
 
 
-def test_memory_is_flushed_once_a_cycle_and_again_before_a_loss_only_where_that_failed() -> None:
-    state = c.flushed(c.flushing(Coordinator()), well=True)
-    assert not c.wants_flush(state, 9, 1)
-    assert c.begin(state, "threshold", flushes=True).phase == "summary"
-    state = c.flushed(c.flushing(Coordinator()), well=False)
-    assert not c.wants_flush(state, 9, 1)
-    assert c.begin(state, "threshold", flushes=True).phase == "flush"
-    assert c.wants_flush(c.committed(state), 9, 1)
+def test_memory_is_flushed_once_a_cycle_ahead_of_time_and_again_before_the_loss() -> None:
+    for well in (True, False):
+        state = c.flushed(c.flushing(Coordinator()), well=well, soft=True)
+        assert not c.wants_flush(state, 9, 1)
+        state = c.begin(state, "threshold", flushes=True)
+        assert state.phase == "flush"
+        state = c.flushed(c.flushing(state), well=well)
+        assert state.phase == "summary"
+        assert c.wants_flush(c.committed(state), 9, 1)
+
+
+def test_a_flush_that_was_begun_ahead_is_waited_for_and_followed_by_what_came_since() -> None:
+    state = c.begin(c.flushing(Coordinator()), "overflow", flushes=True)
+    state = c.flushed(state, well=True, soft=True)
+    assert (state.phase, state.flush) == ("flush", "done")
+    assert c.flushed(c.flushing(state), well=True).phase == "summary"

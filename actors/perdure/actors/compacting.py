@@ -58,6 +58,8 @@ class Compacting:
         self.state = Coordinator(run=run)
         self.estimator = Estimator()
         self.told = ""  # why the latest attempt led nowhere; empty after a commit
+        self._noted = ""  # the last entry that memory has seen
+        self._soft = False  # the flush under way was begun ahead of a compaction
         self._asked: list[Waiter[str]] = []
         self._focus = ""
         self._overflow: Overflowed | None = None  # what the turn that settles waits for
@@ -195,20 +197,18 @@ class Compacting:
     def _begin(self, reason: Reason, focus: str = "") -> None:
         self.stop_timer()
         self._focus = focus
-        under_way = self.state.flush == "under way"
-        flushes = self.session.services.flush is not None
-        if not flushes:
-            self.session.services.log("flush.absent", session=self.session.key)
-        self.state = coordinator.begin(self.state, reason, flushes=flushes)
+        under_way, services = self.state.flush == "under way", self.session.services
+        if services.flush is None:
+            services.log("flush.absent", session=self.session.key)
+        self.state = coordinator.begin(self.state, reason, flushes=services.flush is not None)
         if self.state.phase == "summary":
             self._summarise()
         elif not under_way:
             self._flush()
 
     def _flush(self) -> None:
-        self.state = coordinator.flushing(self.state)
-        forced = self.state.running in ("overflow", "manual", "model_switch")
-        mail = Flush(self.session.snapshot(), forced)
+        self.state, self._soft = coordinator.flushing(self.state), self.state.running is None
+        mail = Flush(self.session.snapshot(), self._noted, self.state.running)
         if not self.session.submit("flush", mail, lambda _outcome: Flushed(False)):
             self.flushed(Flushed(False))
 
@@ -216,9 +216,11 @@ class Compacting:
         """Memory has noted what it wanted, or could not: what waited for it goes on."""
         if self.state.flush != "under way":
             return  # of the session before `/new`
-        waited = self.state.phase == "flush"
-        self.state = coordinator.flushed(self.state, well=mail.well)
-        if waited:
+        waited, self._noted = self.state.phase == "flush", mail.upto or self._noted
+        self.state = coordinator.flushed(self.state, well=mail.well, soft=self._soft)
+        if waited and self._soft:
+            self._flush()
+        elif waited:
             self._summarise()
 
     def _summarise(self) -> None:

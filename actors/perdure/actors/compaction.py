@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.actors.coordinator import Reason
 from perdure.actors.messages import Compact, Compacted, CompactionFailed, Snapshot
 from perdure.actors.services import Services
 from perdure.actors.view import estimator_of
@@ -35,7 +36,7 @@ async def compact(services: Services, key: str, mail: Compact) -> Compacted | Co
     try:
         with services.clock.fail_after(services.timing.summary + services.timing.engine):
             result = await engine.compact(
-                context, builtin.run, force=mail.forced, instructions=mail.instructions
+                context, builtin.run, force=forced(mail.reason), instructions=mail.instructions
             )
     except DeadlineExceeded:
         waited = services.timing.summary + services.timing.engine
@@ -64,7 +65,7 @@ class Builtin:
     async def run(self) -> EngineCompaction:
         """Plan, pump the fold with the model's answers, end with a summary or a reason."""
         env, io = self.mail.snapshot.environment, self.services.io
-        chosen = planned(self.mail.snapshot, forced=self.mail.forced, overflow=self.mail.reason == "overflow")
+        chosen = planned(self.mail.snapshot, self.mail.reason)
         if isinstance(chosen, Nothing):
             self.kind = "nothing"
             return EngineCompaction(True, False, chosen.reason)
@@ -96,15 +97,20 @@ class Builtin:
         return EngineCompaction(False, False, step.reason)
 
 
-def planned(view: Snapshot, *, forced: bool, overflow: bool = False) -> Plan | Nothing:
+def forced(reason: Reason) -> bool:
+    """Somebody waits for a smaller view, so that one within the kept tail is cut, too."""
+    return reason in ("overflow", "manual", "model_switch")
+
+
+def planned(view: Snapshot, reason: Reason) -> Plan | Nothing:
     """What a compaction of this view would cover, the same for memory's flush and for the summary."""
     return plan(
         view.items,
         limits=view.environment.limits,
         estimator=estimator_of(view),
         unseen=view.unseen,
-        running=overflow or view.running,
-        force=forced,
+        running=reason == "overflow" or view.running,
+        force=forced(reason),
         pinned=view.pinned,
     )
 

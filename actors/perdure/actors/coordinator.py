@@ -5,10 +5,11 @@
 
 Rules: single-flight; at most three consecutive attempts without an accepted model call between them;
 after three failures the automatic triggers back off, doubling, while overflow may always try; a view
-that could not shrink is remembered and not tried again until it changes; memory is flushed once a cycle,
-before anything is lost. When something *wants* a compaction is the trigger's business (a slot); a person
-who commands one is refused only while another runs. Every function returns a new state, so that a
-property test can walk all interleavings. A run's number fences its worker's reports.
+that could not shrink is remembered and not tried again until it changes; memory is flushed once a cycle
+ahead of time (`soft`), and of what came since right before a loss. When something *wants* a compaction is
+the trigger's business (a slot); a person who commands one is refused only while another runs. Every
+function returns a new state, so that a property test can walk all interleavings. A run's number fences
+its worker's reports.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ AUTOMATIC = ("threshold", "idle", "size")  # nobody waits for these, so they bac
 class Coordinator(Record):
     """The state. `attempts` counts commits and failures since the last accepted model call.
 
-    `flush` is this cycle's: due, being done, done, or failed (tried again right before the loss).
+    `flush`: this cycle's is due, one is being made, or the latest was done or failed.
     """
 
     running: Reason | None = None
@@ -86,10 +87,10 @@ def ask(state: Coordinator, reason: Reason, *, leaf: str, now: float) -> Verdict
 def begin(state: Coordinator, reason: Reason, *, flushes: bool = False) -> Coordinator:
     """A compaction starts; a manual one is a fresh beginning for the count.
 
-    `flushes`: there is somebody to flush memory, which then comes first unless this cycle's is done.
+    `flushes`: there is something to flush, which comes first.
     """
     attempts = 1 if reason == "manual" else state.attempts + 1
-    phase: Phase = "flush" if flushes and state.flush != "done" else "summary"
+    phase: Phase = "flush" if flushes else "summary"
     return replace(state, running=reason, phase=phase, run=state.run + 1, attempts=attempts)
 
 
@@ -103,9 +104,12 @@ def flushing(state: Coordinator) -> Coordinator:
     return replace(state, flush="under way")
 
 
-def flushed(state: Coordinator, *, well: bool) -> Coordinator:
-    """It was, or could not be: a compaction that waited for it goes on in either case."""
-    phase: Phase = "summary" if state.phase == "flush" else state.phase
+def flushed(state: Coordinator, *, well: bool, soft: bool = False) -> Coordinator:
+    """It was, or could not be: a compaction that waited for it goes on in either case.
+
+    `soft`: it was begun ahead of the compaction, which flushes what came since before it goes on.
+    """
+    phase: Phase = "summary" if state.phase == "flush" and not soft else state.phase
     return replace(state, flush="done" if well else "failed", phase=phase)
 
 

@@ -18,19 +18,22 @@ from perdure.context.strip import strip
 from perdure.contracts import EngineContext, MemoryFlush
 from perdure.edges import daynote
 from perdure.kernel.errors import DeadlineExceeded
-from perdure.records import Items
+from perdure.records import Items, Summary
 
-PART = 4  # a part is at most this fraction of the window, so that a hook can show it to the model
+PART = 4  # a part takes at most this fraction of the window
 MOST = 16 * 1024  # characters of one flush that reach the note: it is a note, not a second transcript
 
 
 async def flush(services: Services, key: str, mail: Flush) -> Flushed:
-    """Call the hook for the range that would be covered, and append what it says."""
+    """Call the hook for what is new in the range, and append what it says."""
     hook, view = services.flush, mail.snapshot
     assert hook is not None
+    going = new(mail)
+    if not going:
+        return Flushed(True)
     try:
         with services.clock.fail_after(services.timing.flush):
-            told = await _told(hook, view, parts(view, forced=mail.forced))
+            told = await _told(hook, view, parts(going, view))
         if told:
             root, now = services.resolver.workspace(key), services.clock.wall_ms()
             await services.io.run(partial(daynote.append, root, told, now))
@@ -40,14 +43,22 @@ async def flush(services: Services, key: str, mail: Flush) -> Flushed:
     except Exception as error:  # the hook is somebody else's, and the disk may be full
         services.log.warning("flush.failed", session=key, error=repr(error))
         return Flushed(False)
-    services.log("flush.done", session=key, characters=len(told))
-    return Flushed(True)
+    services.log("flush.done", session=key, messages=len(going), characters=len(told))
+    return Flushed(True, going[-1].entry)
 
 
-def parts(view: Snapshot, *, forced: bool) -> tuple[Items, ...]:
-    """What would be covered, else everything, in parts a hook can handle."""
-    chosen = planned(view, forced=forced, overflow=forced)
-    going = chosen.covered if isinstance(chosen, Plan) else view.items
+def new(mail: Flush) -> Items:
+    """What would be covered, ahead of a compaction everything, without what memory has seen before."""
+    view = mail.snapshot
+    chosen = planned(view, mail.reason) if mail.reason is not None else None
+    going = chosen.covered if isinstance(chosen, Plan) else () if mail.reason is not None else view.items
+    seen = next((at + 1 for at, item in enumerate(view.items) if item.entry == mail.after), 0)
+    known = {item.entry for item in view.items[:seen]}
+    return tuple(item for item in going if item.entry not in known and not isinstance(item.message, Summary))
+
+
+def parts(going: Items, view: Snapshot) -> tuple[Items, ...]:
+    """In parts that a hook can show to the model."""
     most = view.environment.limits.window // PART
     return tuple(chunk_by_tokens(strip(going).items, most, estimator_of(view).item))
 

@@ -123,9 +123,10 @@ class AfterTurnDone(Mail):
 
 
 class Flushed(Mail):
-    """Memory was flushed, or (`well` false) could not be."""
+    """Memory was flushed up to the entry `upto` (empty: nothing was new), or (not `well`) could not be."""
 
     well: bool
+    upto: str = ""
 
 
 class Compacted(Mail):
@@ -204,10 +205,14 @@ class AfterTurn(Mail):
 
 
 class Flush(Mail):
-    """Let memory note what a compaction of the snapshot would take out of the view."""
+    """Let memory note what stands behind the entry `after` in the snapshot.
+
+    `reason`: of the compaction that would cover it; `None`: none is under way, all of the view is noted.
+    """
 
     snapshot: Snapshot
-    forced: bool = False
+    after: str
+    reason: Reason | None = None
 
 
 class Compact(Mail):
@@ -217,11 +222,6 @@ class Compact(Mail):
     snapshot: Snapshot
     reason: Reason
     instructions: str = ""
-
-    @property
-    def forced(self) -> bool:
-        """Somebody waits for a smaller view, so that one within the kept tail is cut, too."""
-        return self.reason in ("overflow", "manual", "model_switch")
 
 
 class Truncate(Mail):
