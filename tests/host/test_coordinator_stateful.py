@@ -1,8 +1,9 @@
 """A real session under a faulty summariser: trigger × failure × interleaving, in virtual time.
 
 Hypothesis drives a host in a thread of its own, one rule at a time; between rules nothing runs, for the
-host's loop waits for the next one. `PERDURE_COORDINATIONS` says how many stories are played. What is watched stands outside the session: the engine that is asked
-to compact, the memory that is flushed, the model that is called, and the files.
+host's loop waits for the next one. `PERDURE_COORDINATIONS` says how many stories are played. What is
+watched stands outside the session: the engine that is asked to compact, the memory that is flushed, the
+model that is called, and the files.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from perdure.kernel.virtual import VirtualClock
 from perdure.plugins.legacy import LegacyEngine
 from perdure.records import Items, ModelInfo, Text
 
-LARGE = ModelInfo("scripted", "test", window=12_000, cache_minimum=16)
+LARGE = ModelInfo("scripted", "test", window=10_000, cache_minimum=16)
 TINY = ModelInfo("small", "tiny", window=6_000, cache_minimum=16)
 WORDS = "the pump in row seven leaks again and nobody has looked at it since Tuesday; "
 FOCUS = "the pump"  # marks a compaction that a person commanded
@@ -133,11 +134,14 @@ class World:
             truncate_after=20_000,
         )
         await self.host.__aenter__()
+        for _ in range(4):
+            await self.send(5)
+            await clock.sleep(5)
 
     # --- the cast ---------------------------------------------------------------------------------
 
     def answer(self, body: dict[str, Any], request: Request) -> ScriptedReply:
-        kind = self.answers.pop(0) if self.answers else "short"
+        kind = self.answers.pop(0) if self.answers else "long"
         self.count += 1
         if kind not in ("overflow", "broken"):
             self.row = min(self.row, 1 if self.at_once else 0)
@@ -188,7 +192,7 @@ class World:
 
     async def finish(self) -> None:
         """Everything comes to rest; then the promises are looked at."""
-        self.answers.clear()
+        self.answers[:] = ["short"] * 100
         await self.clock.sleep(20_000)
         for mid, sent in self.sent:
             try:
