@@ -142,12 +142,12 @@ class Turn:
 
     async def _give_up(self, view: Snapshot, why: str) -> Rested:
         info, now = view.environment.model, self.services.clock.wall_ms()
-        partial = (Text(self.tally.partial),) if self.tally.partial else ()
+        partial = (Text(self.tally.partial),) if self.tally.partial.strip() else ()
         await self.append(
             Assistant(partial, "error", info.provider, info.api, info.id, error=why, timestamp=now)
         )
         self.tally.errors.append(why)
-        return Rested(self.tally.partial, "error", why)
+        return Rested(self.tally.partial if partial else "", "error", why)
 
 
 def _rest(stop: Stop) -> Literal["stop", "length", "aborted"]:

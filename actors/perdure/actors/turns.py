@@ -204,7 +204,7 @@ class Turns:
     ) -> None:
         """Close the turn in the transcript with what the model had said so far."""
         session, info = self.session, self.session.environment.model
-        partial = (Text(self.tally.partial),) if self.tally.partial else ()
+        partial = (Text(self.tally.partial),) if self.tally.partial.strip() else ()
         kind: Literal["error", "aborted"] = "aborted" if stop == "aborted" else "error"
         now = session.services.clock.wall_ms()
         message = Assistant(partial, kind, info.provider, info.api, info.id, error=why, timestamp=now)
