@@ -232,7 +232,7 @@ class Host:
         return str(await self._ask(key, lambda done: Command(name, argument.strip(), done), timeout))
 
     async def abort(self, key: str) -> bool:
-        """Stop the session's running turn; whether there was one."""
+        """Stop the session's running turn, or its compaction; whether there was anything to stop."""
         return bool(await self._ask(key, Abort, 30.0))
 
     def events(self, key: str | None = None) -> AsyncIterator[Event]:

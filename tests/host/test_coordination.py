@@ -13,7 +13,7 @@ from helpers_kernel import each_loop
 from perdure.actors.services import Timing
 from perdure.contracts import EngineContext, EngineInfo, Pressure
 from perdure.edges.models.reply import ScriptedReply, fail, say
-from perdure.edges.settings import CompactionSettings, PluginSettings, Settings, SlotSettings
+from perdure.edges.settings import CompactionSettings, PluginSettings, PromptSettings, Settings, SlotSettings
 from perdure.errors import PerdureError, UsageError
 from perdure.host import Host
 from perdure.kernel.run import Backend
@@ -211,10 +211,10 @@ def test_a_crashing_compaction_of_one_session_holds_no_other_up(tmp_path: Path, 
 
     real = compaction.planned
 
-    def planned(view: Any, **options: Any) -> Any:
+    def planned(view: Any, reason: Any) -> Any:
         if view.key == KEY:
             raise MemoryError("ill")
-        return real(view, **options)
+        return real(view, reason)
 
     monkeypatch.setattr(compaction, "planned", planned)
 
@@ -286,6 +286,31 @@ def test_a_failure_is_told_once_however_often_it_comes_and_the_status_shows_it(t
             assert line["compaction"]["failures"] >= 3
             assert line["compaction"]["told"]
             assert not compactions(session_path(tmp_path))
+
+    virtual(main)
+
+
+def test_a_threshold_below_the_prompt_itself_is_told_once_and_compacts_no_turn_for_nothing(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(
+        compaction=CompactionSettings(threshold_tokens=4_000, keep_tokens=2_000),
+        prompt=PromptSettings(override="You tend a garden. " * 1_300),
+    )
+
+    async def main(clock: VirtualClock) -> None:
+        play = Play()
+        async with hosted(tmp_path, play, clock, info=SMALL, settings=settings) as host:
+            seen = notices(host)
+            await grow(host, 5)
+            await clock.sleep(1_000)
+            assert not play.summaries
+            (told,) = [n.text for n in seen if n.kind == "compaction"]
+            assert "system 6," in told
+            assert "the threshold is 4,000" in told
+            (line,) = host.status(deep=True)["sessions"]
+            assert line["compaction"]["told"]
+            assert line["compaction"]["owners"]["system"] > line["compaction"]["threshold"] == 4_000
 
     virtual(main)
 

@@ -321,7 +321,11 @@ class Coordinating(RuleBasedStateMachine):
     @rule()
     def abort(self) -> None:
         async def act() -> None:
+            session = self.world.host.directory.awake.get(KEY)
+            ready = session is not None and session.compacting._staged is not None
             await self.world.host.abort(KEY)
+            if ready and session is not None and session.compacting.state.running is None:
+                self.world.row -= 1  # stopped though its summary was made: it counts as none
 
         self._do(act)
 

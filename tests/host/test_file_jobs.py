@@ -100,7 +100,7 @@ def test_a_message_that_comes_while_its_session_falls_asleep_wakes_it_again(
         async with hosted(tmp_path, play, clock, io=SlowDisk(clock), most_awake=1) as host:
             await ask(host, "one")
             await ask(host, "elsewhere", key=OTHER)  # the first is asked to sleep
-            assert host.directory.awake[KEY].apart
+            assert host.directory.awake[KEY].opening.apart
             sent = [await host.send(KEY, text, mid=text) for text in ("two", "three")]
             assert [(await s.reply(100)).stop for s in sent] == ["stop", "stop"]
             assert host.directory.wakings == 3
@@ -140,11 +140,11 @@ def test_whatever_ends_a_session_during_the_swap_leaves_its_file_whole(what: str
                 session = host.directory.awake[KEY]
                 for _ in range(40):
                     await clock.sleep(0.5)
-                    if session.apart:
+                    if session.opening.apart:
                         break
-                if session.apart:
+                if session.opening.apart:
                     break
-            assert session.apart
+            assert session.opening.apart
             if what == "/new":
                 assert "new session" in await host.command(KEY, "/new")
                 assert (await ask(host, "anew")).stop == "stop"

@@ -50,12 +50,12 @@ WHAT_TO_DO = {
 class Compacting:
     """Owns the coordinator's state, the estimator, and what waits for a compaction's end.
 
-    `run` goes on counting where a new file begins (`/new`), so that no late report passes for a new one.
+    `state` is that of the session before its sleep; where a new file begins (`/new`) only the number of
+    runs goes on, so that no late report passes for a new one.
     """
 
-    def __init__(self, session: Session, run: int = 0) -> None:
-        self.session = session
-        self.state = Coordinator(run=run)
+    def __init__(self, session: Session, state: Coordinator) -> None:
+        self.session, self.state = session, state
         self.estimator = Estimator()
         self.told = ""  # why the latest attempt led nowhere; empty after a commit
         self._noted = ""  # the last entry that memory has seen
@@ -136,7 +136,7 @@ class Compacting:
             moment=moment,
             tokens=self.tokens,
             window=limits.window,
-            threshold=limits.threshold,
+            threshold=self._line,
             idle_line=limits.idle_line,
             entries=len(t.items),
             view_bytes=t.view_bytes,
@@ -144,6 +144,16 @@ class Compacting:
             size_bytes=limits.size_bytes,
         )
         return self.session.services.wanted(self.session.key, pressure)
+
+    @property
+    def _line(self) -> int:
+        """The threshold, or what a compaction leaves at best where that is more: below it every turn would
+        compact again. Where system and tools alone are over the threshold, the user is told so once.
+        """
+        env, limits = self.session.environment, self.session.environment.limits
+        if env.fixed_tokens > limits.threshold:
+            self._tell("system and tools alone are over the threshold", told=False)
+        return max(limits.threshold, min(env.fixed_tokens + limits.kept_tail, limits.overflow))
 
     def rested(self) -> None:
         """A large view whose cache will be cold is compacted while nobody waits for it."""

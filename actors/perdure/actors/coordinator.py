@@ -138,6 +138,16 @@ def failed(state: Coordinator, *, now: float, hopeless: str | None = None) -> Co
     )
 
 
+def asleep(state: Coordinator) -> Coordinator:
+    """What outlives a sleep: a session that is put to sleep after each turn must back off all the same."""
+    if not (state.attempts or state.failures or state.hopeless):
+        return FRESH
+    return replace(state, running=None, phase="rest", flush="due")
+
+
+FRESH = Coordinator()  # one for all that have nothing to remember
+
+
 def dropped(state: Coordinator) -> Coordinator:
     """It was stopped, or came for a view that is gone: it neither failed nor counts."""
     return replace(state, running=None, phase="rest", attempts=max(0, state.attempts - 1))

@@ -1,15 +1,20 @@
-"""How a session gets its file: by a job that opens, makes or renews it, while its mail waits."""
+"""How a session gets its file, and lends it: to a job that opens, makes, renews, swaps or closes it.
+
+Mail waits meanwhile: no handler does what may block, and nothing is appended behind a job's back.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perdure.actors.messages import Close, Command, Deliver, Mail, Note, Woken
+from perdure.actors.messages import Close, Command, Deliver, Mail, Note, Rejoined, Woken
 from perdure.edges.session.files import Held
 from perdure.errors import Busy, Closed, PerdureError
+from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
-from perdure.kernel.outcome import Failed, Returned
+from perdure.kernel.outcome import Failed, Outcome, Returned, at_once
 from perdure.kernel.waiter import Waiter
 
 if TYPE_CHECKING:
@@ -26,6 +31,7 @@ class Opening:
         self.session = session
         self.stash: deque[Mail] = deque()
         self.renewing: Waiter[str] | None = None
+        self._then: Callable[[Outcome], None] | None = None  # what follows on the job that has the file
 
     def begin(self) -> None:
         """Open the file in a job; its end comes as `Woken`."""
@@ -52,6 +58,40 @@ class Opening:
             case _:
                 self.session.ref.post(Woken(None, Closed("the host stopped while the session was opening")))
 
+    # --- the file in a job's hands ----------------------------------------------------------------
+
+    @property
+    def apart(self) -> bool:
+        """A job has the file to itself: nothing is appended, and mail waits."""
+        return self._then is not None
+
+    def with_file(self, work: Callable[[], object], then: Callable[[Outcome], None]) -> None:
+        """Let a job do blocking work on the file; `then` is told its outcome, before any other mail."""
+        key, services, post = self.session.key, self.session.services, self.session.ref.post
+        try:
+            services.kernel.start(
+                f"{key}#file", services.io.run, work, on_end=lambda _job, out: post(Rejoined(then, out))
+            )
+        except KernelClosed:  # the host stops: nobody is held up any more
+            then(at_once(work))
+        else:
+            self._then = then
+
+    def rejoined(self, mail: Rejoined) -> None:
+        """The job is over: what was to follow, then the mail that came meanwhile."""
+        if self._then is not mail.then:
+            return  # of a session that broke meanwhile
+        self._then = None
+        mail.then(mail.outcome)
+        if self.session.state != "closed":
+            self.hand_over()
+
+    def give_up(self) -> None:
+        """The session is broken: whatever a job does to the file is no business of it any more."""
+        self._then = None
+
+    # --- mail that waits --------------------------------------------------------------------------
+
     def wait(self, mail: Mail) -> None:
         """Keep mail until the file is ours alone, what comes from outside within bounds."""
         if len(self.stash) < MOST_STASHED or not isinstance(mail, OUTSIDE):
@@ -69,7 +109,7 @@ class Opening:
     def hand_over(self) -> None:
         """Handle what has waited."""
         session = self.session
-        while self.stash and session.state not in ("opening", "closed") and not session.apart:
+        while self.stash and session.state not in ("opening", "closed") and not self.apart:
             mail = self.stash.popleft()
             try:
                 session.handle(mail)

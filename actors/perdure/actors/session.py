@@ -10,7 +10,7 @@ worker's message that comes back as mail. States and what moves them:
                         └─Sleep, Close──► closed      └─failed──► idle (typed overflow to the caller)
 
 Its parts: `opening` (its file), `letters` (its inbox), `turns` (its turn), `compacting` (its size) and
-`truncating` (its disk). While a job has the file to itself (`with_file`), mail waits in any state.
+`truncating` (its disk). While a job has the file to itself (`opening.with_file`), mail waits in any state.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias
 
 from perdure.actors import commands
 from perdure.actors.compacting import Compacting
+from perdure.actors.coordinator import Coordinator, asleep
 from perdure.actors.letters import Letters
 from perdure.actors.messages import (
     Abort,
@@ -56,19 +57,31 @@ from perdure.contracts import Notice
 from perdure.edges.session.facts import Settings
 from perdure.edges.session.files import Held
 from perdure.errors import Busy, Closed, Fenced, PerdureError
-from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.mailbox import Ref
-from perdure.kernel.outcome import Failed, Outcome, Returned, at_once, describe
+from perdure.kernel.outcome import Failed, Outcome, Returned, describe
 from perdure.kernel.waiter import Waiter
+from perdure.records import Record
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
+
+
+class Known(Record):
+    """What is kept of a session that sleeps: the last turn's number, and how its compactions went."""
+
+    turn: int = 0
+    coordinator: Coordinator = Coordinator()
 
 
 class Session:
     """One awake session. `release` gives its place back when it closes or falls asleep."""
 
     def __init__(
-        self, key: str, ref: Ref, services: Services, release: Callable[[str], None], turn: int = 0
+        self,
+        key: str,
+        ref: Ref,
+        services: Services,
+        release: Callable[[str], None],
+        known: Known = Known(),  # noqa: B008  # frozen
     ) -> None:
         self.key, self.ref, self.services, self.release = key, ref, services, release
         self.state: State = "opening"
@@ -76,10 +89,9 @@ class Session:
         self.lost = False  # the file has another owner now
         self.opening = Opening(self)
         self.letters = Letters(self)
-        self.turns = Turns(self, turn)
-        self.compacting = Compacting(self)
+        self.turns = Turns(self, known.turn)
+        self.compacting = Compacting(self, known.coordinator)
         self.truncating = Truncating(self)
-        self._then: Callable[[Outcome], None] | None = None  # what follows on the job that has the file
         self.held: Held
         self.transcript: Transcript
         self.environment: Environment
@@ -90,11 +102,11 @@ class Session:
 
     def handle(self, mail: Mail) -> None:
         """Decide on one message. Never waits, never raises for a user's mistake."""
-        if (self.apart or self.state == "opening") and not isinstance(mail, Woken | Rejoined):
+        if (self.opening.apart or self.state == "opening") and not isinstance(mail, Woken | Rejoined):
             self.opening.wait(mail)
             return
         self._decide(mail)
-        if self.lost and self.state != "closed" and not self.apart:
+        if self.lost and self.state != "closed" and not self.opening.apart:
             self._lose()
         elif self.at_ease:
             self.services.on_idle(self.key)
@@ -134,7 +146,7 @@ class Session:
                 if self.state == "idle":
                     self.compacting.consider("idle")
             case Rejoined():
-                self._rejoined(mail)
+                self.opening.rejoined(mail)
             case Sleep(done):
                 self._sleep(done)
             case Close():
@@ -166,39 +178,17 @@ class Session:
         compaction = self.compacting.stops_with(turn=turn) and self.compacting.abort()
         return (turn and self.turns.abort()) or compaction
 
-    # --- the file in a job's hands ----------------------------------------------------------------
+    # --- what its parts share ---------------------------------------------------------------------
 
     @property
-    def apart(self) -> bool:
-        """A job has the file to itself: nothing is appended, and mail waits."""
-        return self._then is not None
-
-    def with_file(self, work: Callable[[], object], then: Callable[[Outcome], None]) -> None:
-        """Let a job do blocking work on the file; `then` is told its outcome, before any other mail."""
-        post, io = self.ref.post, self.services.io
-        try:
-            self.services.kernel.start(
-                f"{self.key}#file", io.run, work, on_end=lambda _job, out: post(Rejoined(then, out))
-            )
-        except KernelClosed:  # the host stops: nobody is held up any more
-            then(at_once(work))
-        else:
-            self._then = then
-
-    def _rejoined(self, mail: Rejoined) -> None:
-        if self._then is not mail.then:
-            return  # of a session that broke meanwhile
-        self._then = None
-        mail.then(mail.outcome)
-        if self.state != "closed":
-            self.opening.hand_over()
-
-    # --- what its parts share ---------------------------------------------------------------------
+    def known(self) -> Known:
+        """What the next waking begins with."""
+        return Known(self.turns.number, asleep(self.compacting.state))
 
     @property
     def at_ease(self) -> bool:
         """Nothing is under way here, and nothing waits: it may sleep."""
-        resting = self.state == "idle" and not self.turns.after_due and not self.apart
+        resting = self.state == "idle" and not self.turns.after_due and not self.opening.apart
         work = self.compacting.at_rest and not self.truncating.under_way
         return resting and work and not self.transcript.pending
 
@@ -303,7 +293,7 @@ class Session:
         def left() -> None:
             self.letters.refuse(Closed("a new session was begun before this was answered"))
             self.letters, self.truncating = Letters(self), Truncating(self)
-            self.compacting = Compacting(self, self.compacting.state.run)
+            self.compacting = Compacting(self, Coordinator(run=self.compacting.state.run))
             self.turns = Turns(self, self.turns.number)
             self.state = "opening"
             self.opening.begin()
@@ -369,7 +359,7 @@ class Session:
             self.services.upkeep.slept(self.key, held, unfinished=unfinished)
             then()
 
-        self.with_file(partial(held.close, handover=True), left)
+        self.opening.with_file(partial(held.close, handover=True), left)
 
     def _not_left_whole(self, error: object) -> None:
         self.services.log.error("session.not_left_whole", session=self.key, error=str(error))
@@ -381,7 +371,8 @@ class Session:
 
     def abandon(self, error: BaseException) -> None:
         """This object is broken (a bug): let go of everything; the session begins anew from its file."""
-        opened, self.state, self._then = self.state not in ("opening", "closed"), "closed", None
+        opened, self.state = self.state not in ("opening", "closed"), "closed"
+        self.opening.give_up()
         if self.turns.job is not None:
             self.turns.job.cancel()
         self.stop_timers()

@@ -47,7 +47,7 @@ class Truncating:
             self._skipped(mail.why)
             return
         swap = partial(self.session.transcript.swap, mail.prepared)
-        self.session.with_file(swap, partial(self._swapped, mail.prepared))
+        self.session.opening.with_file(swap, partial(self._swapped, mail.prepared))
 
     def _swapped(self, prepared: Prepared, outcome: Outcome) -> None:
         match outcome:
