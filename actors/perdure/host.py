@@ -20,7 +20,7 @@ from perdure.actors import arguments, tree
 from perdure.actors.directory import Directory
 from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Note, Wake
 from perdure.actors.resolver import HostResolver, ModelFactory
-from perdure.actors.services import Services, Timing
+from perdure.actors.services import Services, Timing, configured_timing
 from perdure.actors.session import Session
 from perdure.actors.status import Totals, host_status
 from perdure.actors.triggering import choose
@@ -34,7 +34,6 @@ from perdure.contracts import (
     LetterKind,
     MemoryFlush,
     Model,
-    Notice,
     Receipt,
     Reply,
     Tool,
@@ -127,7 +126,7 @@ class Host:
         self._tools, self._engine = arguments.some_tools(tools), arguments.an_engine(engine)
         self._trigger, self._flush = arguments.a_trigger(trigger), arguments.a_flush(flush)
         self._truncate_after = truncate_after or self.settings.compaction.truncate_mb * 1024 * 1024
-        self._timing = timing or self._configured_timing()
+        self._timing = timing or configured_timing(self.settings)
         self.registry = Registry()
         self.away: list[str] = []  # tool servers that could not be reached, and why
         self._stack = AsyncExitStack()
@@ -217,7 +216,7 @@ class Host:
         if not content:
             raise UsageError("the message is empty: give it text or an attachment")
         now = self.clock.wall_ms()
-        letter = Letter(check_key(key), sender, mid or self._new_mid(), content, now, kind)
+        letter = Letter(arguments.a_key(key), sender, mid or self._new_mid(), content, now, kind)
         answer: Waiter[Reply] = self.clock.waiter(f"the reply of {key}")
         receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
         return Sent(receipt, answer, self.clock)
@@ -270,7 +269,7 @@ class Host:
         if self.closing:
             raise Closed("the host is stopping")
         try:
-            return await self.kernel.ask(self.directory.ref(check_key(key)), make, timeout)
+            return await self.kernel.ask(self.directory.ref(arguments.a_key(key)), make, timeout)
         except ActorParked as error:
             raise Parked(f"{key}: {error}") from None
         except KernelClosed:
@@ -319,6 +318,8 @@ class Host:
             log=self.log.warning,
         )
         self.resolver.engine("")  # a missing engine is told at the start, or refused
+        events = self.kernel.channel("events", on_drop=lambda *_: None)
+        tell = (self.log, self.resolver.stands_in, events.publish)
         self.services = Services(
             kernel=self.kernel,
             clock=self.clock,
@@ -328,19 +329,12 @@ class Host:
             resolver=self.resolver,
             tools=by_name,
             pools=tree.grow(self.kernel, lambda: self.services, self.settings.host.workers),
-            events=self.kernel.channel("events", on_drop=lambda *_: None),
+            events=events,
             log=self.log,
             upkeep=self.upkeep,
             timing=self._timing,
             hooks=self._hooks,
-            wanted=choose(
-                self.settings,
-                self._trigger,
-                self.registry.trigger,
-                self.log,
-                self.resolver.stands_in,
-                self._tell,
-            ),
+            wanted=choose(self.settings, self._trigger, self.registry.trigger, *tell),
             flush=self._flush,
             evidence_limit=self.settings.guard.evidence_kib * 1024,
             truncate_after=self._truncate_after,
@@ -361,16 +355,6 @@ class Host:
             return given.info, factories
         ref = given or self.settings.models.default or catalog.default_ref(self._environ)
         return self._more_models.get(ref) or catalog.resolve(ref), factories
-
-    def _configured_timing(self) -> Timing:
-        models, host = self.settings.models, self.settings.host
-        return Timing(
-            model_idle=models.idle_timeout_seconds,
-            tool=host.tool_timeout_seconds,
-            engine=self.settings.plugins.deadline_seconds,
-            summary=self.settings.compaction.timeout_seconds,
-            retries=models.retries,
-        )
 
     def _wake_left_awake(self) -> None:
         """Sessions whose lock a dead host left behind were awake when it died: look at them once."""
@@ -409,20 +393,8 @@ class Host:
         grant = self.placement.grant(0)
         return f"{self.clock.wall_ms():x}-{grant.token if grant else 0:x}-{self._mids:x}"
 
-    def _tell(self, notice: Notice) -> None:
-        self.services.events.publish(notice)
-
     def _kernel_event(self, name: str, fields: dict[str, object]) -> None:
         self.log(
             f"kernel.{name}",
             **{k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()},
         )
-
-
-def check_key(key: str) -> str:
-    """A session key as it may be used. Raises `UsageError` with what is wrong."""
-    if not key or len(key) > 512 or any(ord(c) < 32 for c in key):
-        raise UsageError(
-            f"session key {key[:40]!r}: use 1 to 512 printable characters, such as agent:main:cli:dm:me"
-        )
-    return key

@@ -68,3 +68,12 @@ def some_settings(settings: Settings) -> Settings:
     if not isinstance(settings, Settings):
         raise UsageError(f"settings={settings!r}: give what perdure.edges.config.load returns")
     return settings
+
+
+def a_key(key: str) -> str:
+    """A session key as it may be used. Raises `UsageError` with what is wrong."""
+    if not key or len(key) > 512 or any(ord(c) < 32 for c in key):
+        raise UsageError(
+            f"session key {key[:40]!r}: use 1 to 512 printable characters, such as agent:main:cli:dm:me"
+        )
+    return key

@@ -14,6 +14,7 @@ from perdure.context.pipeline import TransformContext
 from perdure.contracts import Blobs, CompactionReason, ContextEngine, MemoryFlush, Model, Pressure, Tool
 from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
+from perdure.edges.settings import Settings
 from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
@@ -60,6 +61,18 @@ class Timing:
     retry_base: float = 0.5
     retry_cap: float = 60.0
     max_steps: int = 1000
+
+
+def configured_timing(settings: Settings) -> Timing:
+    """As the configuration has it."""
+    models, host = settings.models, settings.host
+    return Timing(
+        model_idle=models.idle_timeout_seconds,
+        tool=host.tool_timeout_seconds,
+        engine=settings.plugins.deadline_seconds,
+        summary=settings.compaction.timeout_seconds,
+        retries=models.retries,
+    )
 
 
 @dataclass(frozen=True, slots=True)
