@@ -440,6 +440,26 @@ def test_manual_never_fires_by_itself_not_even_for_a_smaller_window(tmp_path: Pa
     virtual(main)
 
 
+def test_under_a_manual_trigger_a_commanded_compaction_that_fails_begins_no_other(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        gate = Gate(clock, fail("auth"))
+        play = Play(*[long(n) for n in range(8)], fail("overflow"), summary=gate)
+        async with hosted(tmp_path, play, clock, settings=MANUAL) as host:
+            await grow(host)
+            told = clock.waiter("the answer to /compact")
+            host.kernel.start("asker", _command, host, "/compact", told)
+            await gate.arrived()
+            sent = await host.send(KEY, "too much")
+            await clock.sleep(1)
+            gate.open()
+            assert "auth" in await clock.wait(told, 10)
+            reply = await sent.reply(10)
+            assert (reply.stop, reply.overflow.cause) == ("overflow", "trigger")
+            assert len(play.summaries) == 1
+
+    virtual(main)
+
+
 def test_a_smaller_window_is_compacted_for_before_the_next_request(tmp_path: Path) -> None:
     async def main(clock: VirtualClock) -> None:
         gate = Gate(clock, say(GIST))

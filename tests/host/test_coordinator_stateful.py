@@ -364,6 +364,6 @@ class Coordinating(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-EXAMPLES = int(os.environ.get("PERDURE_COORDINATIONS", "12"))
+EXAMPLES = int(os.environ.get("PERDURE_COORDINATIONS", "8"))
 Coordinating.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=20, deadline=None)
 TestCoordinating = Coordinating.TestCase

@@ -131,18 +131,18 @@ def check(folder: Path, survey: Survey, script: Play, calls: int) -> None:
     assert len({(e["firstKeptEntryId"], e["summary"]) for e in done}) == len(done) >= calls // 30
 
 
-def test_a_turn_of_sixty_calls_in_a_small_window_sees_every_result_and_remembers_the_third(
+def test_a_turn_of_forty_five_calls_in_a_small_window_sees_every_result_and_remembers_the_third(
     tmp_path: Path,
 ) -> None:
-    survey, script = play(tmp_path, 1, 60)
-    check(tmp_path, survey, script, 60)
+    survey, script = play(tmp_path, 1, 45)
+    check(tmp_path, survey, script, 45)
     assert all(QUESTION in body.decode() for body in script.bodies[KEY])
 
 
 def test_the_third_result_is_still_known_where_no_summary_says_a_word_of_it(tmp_path: Path) -> None:
     summary = say("The fields were surveyed one after the other, and all of them look much alike so far.")
-    survey, script = play(tmp_path, 2, 40, summary)
-    check(tmp_path, survey, script, 40)
+    survey, script = play(tmp_path, 2, 30, summary)
+    check(tmp_path, survey, script, 30)
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("PERDURE_LONG_TURNS", "0"))))

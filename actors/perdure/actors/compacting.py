@@ -59,6 +59,7 @@ class Compacting:
         self.estimator = Estimator()
         self.told = ""  # why the latest attempt led nowhere; empty after a commit
         self._noted = ""  # the last entry that memory has seen
+        self._floor_told = False  # that system and tools alone are over the threshold
         self._soft = False  # the flush under way was begun ahead of a compaction
         self._asked: list[Waiter[str]] = []
         self._focus = ""
@@ -92,7 +93,7 @@ class Compacting:
             "failures": state.failures,
             "told": self.told,
             "threshold": limits.threshold,
-            "owners": dict(self._owners()),
+            "owners": dict(self._owners()) if self.told else {},  # looks at every message
         }
 
     @property
@@ -151,7 +152,8 @@ class Compacting:
         compact again. Where system and tools alone are over the threshold, the user is told so once.
         """
         env, limits = self.session.environment, self.session.environment.limits
-        if env.fixed_tokens > limits.threshold:
+        if env.fixed_tokens > limits.threshold and not self._floor_told:
+            self._floor_told = True
             self._tell("system and tools alone are over the threshold", told=False)
         return max(limits.threshold, min(env.fixed_tokens + limits.kept_tail, limits.overflow))
 
@@ -175,13 +177,15 @@ class Compacting:
             self._learn(overflow.forecast, overflow.real)
         if self._staged is not None:  # it came while the turn ran, and the turn is between batches now
             self.switch()
-        elif self.state.running is None and self._wanted("overflow") is None:
-            self._give_up("trigger", "nothing compacts by itself here")
         else:
-            self._act_on(self._ask("overflow"))
+            self._make_room()
 
-    def _act_on(self, verdict: coordinator.Verdict, instead: str = "") -> None:
-        match verdict:
+    def _make_room(self, instead: str = "") -> None:
+        """Begin or await a compaction for the turn that overflowed, or end it: `instead` says better why."""
+        if self.state.running is None and self._wanted("overflow") is None:
+            self._give_up("trigger", instead or "nothing compacts by itself here")
+            return
+        match self._ask("overflow"):
             case Start(reason):
                 self._begin(reason)
             case Wait(running):
@@ -346,7 +350,7 @@ class Compacting:
         elif self.session.state == "settling" and was == "overflow":
             self._give_up("floor" if final else "summariser", why)
         elif self.session.state == "settling":  # a background attempt gives up sooner than this one
-            self._act_on(self._ask("overflow"), why)
+            self._make_room(why)
 
     def _tell(self, why: str, *, told: bool) -> None:
         """A failure is told once, however often it comes again; its end is told by the next commit."""
