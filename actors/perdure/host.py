@@ -25,6 +25,8 @@ from perdure.actors.session import Session
 from perdure.actors.status import Totals, host_status
 from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep, open_index
+from perdure.context.cache import LIFE
+from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import (
     CompactionTrigger,
@@ -340,6 +342,9 @@ class Host:
             truncate_after=self._truncate_after,
             truncates=self.settings.compaction.truncate,
             compacts_idle=self.settings.compaction.idle,
+            watches_cache=self.settings.cache.watch,
+            keep_alive=self.settings.cache.max_refreshes if self.settings.cache.keep_alive == "auto" else 0,
+            cache_life=max(PRUNE_TTL_SECONDS, LIFE[self.settings.models.cache]),
             on_idle=lambda key: self.directory.rested(key),
         )
         self.directory = Directory(self.services, self._most_awake)

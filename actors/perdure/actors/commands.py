@@ -66,7 +66,7 @@ def _model(session: Session, ref: str) -> str:
     if info.ref == before.model.ref:
         return f"The model is {info.ref}."
     session.transcript.choose_model(info.provider, info.id)
-    session.adopt(session.transcript.settings)
+    session.adopt(session.transcript.settings, "model")
     limits, used = session.environment.limits, session.compacting.tokens
     told = f"The model is now {info.ref} with a window of {limits.window:,} tokens."
     if limits.window >= before.limits.window or used <= limits.threshold:
@@ -82,7 +82,7 @@ def _think(session: Session, level: str) -> str:
     if level not in LEVELS:
         raise UsageError(f"thinking level {level!r} is not known: one of {', '.join(LEVELS)}")
     session.transcript.choose_thinking(level)
-    session.adopt(session.transcript.settings)
+    session.adopt(session.transcript.settings, "thinking")
     return f"Thinking is now {level}."
 
 

@@ -22,7 +22,6 @@ from perdure.actors.messages import (
 )
 from perdure.context.compaction.proof import Refusal
 from perdure.context.floor import floor_of, in_words, owners
-from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.tokens import RESULT_WEIGHT, Estimator, Measure
 from perdure.contracts import Overflow, Pressure
 from perdure.errors import PerdureError
@@ -162,7 +161,8 @@ class Compacting:
         self.stop_timer()
         if self.tokens > self.session.environment.limits.idle_line and self.session.services.compacts_idle:
             post = self.session.ref.post
-            self._timer = self.session.services.clock.call_after(PRUNE_TTL_SECONDS, lambda: post(Idle()))
+            services = self.session.services
+            self._timer = services.clock.call_after(services.cache_life, lambda: post(Idle()))
 
     def stop_timer(self) -> None:
         """A new turn, or sleep: the idle trigger is off."""

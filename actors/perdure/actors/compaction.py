@@ -10,11 +10,12 @@ import msgspec
 
 from perdure.actors.coordinator import Reason
 from perdure.actors.messages import Compact, Compacted, CompactionFailed, Snapshot
+from perdure.actors.model_call import answer_of
 from perdure.actors.services import Services
 from perdure.actors.view import estimator_of
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
 from perdure.context.compaction.plan import Nothing, Plan, plan
-from perdure.contracts import Answer, EngineCompaction, EngineContext, Request
+from perdure.contracts import EngineCompaction, EngineContext, Request
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.outcome import Failed as Failure
@@ -138,24 +139,10 @@ SUMMARY_TRIES, SUMMARY_PAUSE = 3, 0.5
 
 
 async def _call(services: Services, request: Request, until: float) -> Reply:
-    left = until - services.clock.now()
-    if left <= 0:
+    if services.clock.now() >= until:
         return Failed("timeout")
-    stream = services.resolver.model(request.model).stream(request)
-    try:
-        while True:
-            left = until - services.clock.now()
-            with services.clock.fail_after(max(0.001, min(services.timing.model_idle, left))):
-                event = await anext(stream)
-            if isinstance(event, Answer):
-                text = "".join(b.text for b in event.message.content if isinstance(b, Text))
-                return Answered(text, event.message.stop)
-    except DeadlineExceeded:
-        raise ModelError("timeout", "the summarising model went silent, or took too long") from None
-    except StopAsyncIteration:
-        raise ModelError("cut", "the summarising model's stream ended early") from None
-    finally:
-        await stream.aclose()  # type: ignore[attr-defined]  # every model streams from an async generator
+    message = (await answer_of(services, request, until)).message
+    return Answered("".join(b.text for b in message.content if isinstance(b, Text)), message.stop)
 
 
 def body(info: ModelInfo, ask: Ask) -> bytes:

@@ -5,6 +5,8 @@ The vendors' own retries are switched off, so that every wait is in the kernel's
 
 from __future__ import annotations
 
+from math import inf
+
 from perdure.actors.messages import Snapshot, Tally
 from perdure.actors.services import Services, Timing
 from perdure.context.pipeline import Prepared
@@ -45,6 +47,24 @@ async def call_model(services: Services, view: Snapshot, prepared: Prepared, tal
     raise AssertionError("unreachable")
 
 
+async def answer_of(services: Services, request: Request, until: float = inf) -> Answer:
+    """One call that nobody listens to, without a second try, at most until `until`. Raises `ModelError`."""
+    stream = services.resolver.model(request.model).stream(request)
+    try:
+        while True:
+            left = max(0.001, until - services.clock.now())
+            with services.clock.fail_after(min(services.timing.model_idle, left)):
+                event = await anext(stream)
+            if isinstance(event, Answer):
+                return event
+    except DeadlineExceeded:
+        raise ModelError("timeout", "the model went silent, or took too long") from None
+    except StopAsyncIteration:
+        raise ModelError("cut", "the model's stream ended early") from None
+    finally:
+        await stream.aclose()  # type: ignore[attr-defined]  # every model streams from an async generator
+
+
 def pause(timing: Timing, attempt: int, retry_after: float | None) -> float:
     """Seconds before the next try: what the provider asked for, else doubling up to the cap."""
     backoff = min(timing.retry_cap, timing.retry_base * 2.0**attempt)
@@ -52,7 +72,7 @@ def pause(timing: Timing, attempt: int, retry_after: float | None) -> float:
 
 
 async def _once(services: Services, request: Request, tally: Tally) -> Answer:
-    tally.partial = ""
+    tally.partial, tally.asked = "", services.clock.wall_ms()
     stream = services.resolver.model(request.model).stream(request)
     try:
         while True:

@@ -22,6 +22,7 @@ from typing import Literal, TypeAlias
 from perdure.actors import commands
 from perdure.actors.compacting import Compacting
 from perdure.actors.coordinator import Coordinator, asleep
+from perdure.actors.keeping import Keeping
 from perdure.actors.letters import Letters
 from perdure.actors.messages import (
     Abort,
@@ -34,6 +35,8 @@ from perdure.actors.messages import (
     Deliver,
     Flushed,
     Idle,
+    KeepAlive,
+    Kept,
     Mail,
     NextStep,
     Note,
@@ -63,6 +66,8 @@ from perdure.kernel.waiter import Waiter
 from perdure.records import Record
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
+Refresh: TypeAlias = Literal["woken", "cold", "compaction", "model", "thinking", "settings"]
+"""Why a session's environment was resolved anew."""
 
 
 class Known(Record):
@@ -92,9 +97,11 @@ class Session:
         self.turns = Turns(self, known.turn)
         self.compacting = Compacting(self, known.coordinator)
         self.truncating = Truncating(self)
+        self.keeping = Keeping(self)
         self.held: Held
         self.transcript: Transcript
         self.environment: Environment
+        self.refreshed = ""  # why the environment was last resolved anew
         self._adopted = Settings()
         self.opening.begin()
 
@@ -142,9 +149,16 @@ class Session:
                 if self.state == "idle":
                     self.compacting.consider("rest")
                     self.compacting.rested()
+                    self.keeping.rested()
             case Idle():
-                if self.state == "idle":
+                if self.state == "idle" and self.turns.cold:
                     self.compacting.consider("idle")
+                elif self.state == "idle":  # the cache was kept alive meanwhile
+                    self.compacting.rested()
+            case KeepAlive():
+                self.keeping.due()
+            case Kept():
+                self.keeping.kept(mail)
             case Rejoined():
                 self.opening.rejoined(mail)
             case Sleep(done):
@@ -189,14 +203,14 @@ class Session:
     def at_ease(self) -> bool:
         """Nothing is under way here, and nothing waits: it may sleep."""
         resting = self.state == "idle" and not self.turns.after_due and not self.opening.apart
-        work = self.compacting.at_rest and not self.truncating.under_way
-        return resting and work and not self.transcript.pending
+        work = self.truncating.under_way or self.keeping.under_way or self.transcript.pending
+        return resting and not work and self.compacting.at_rest
 
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
-        t, answered = self.transcript, self.turns.answered
+        t = self.transcript
         if t.settings != self._adopted:  # another program has changed them
-            self.adopt(t.settings)
+            self.adopt(t.settings, "settings")
         return Snapshot(
             key=self.key,
             session_id=t.session_id,
@@ -209,7 +223,8 @@ class Session:
             unseen=unseen(t.items),
             calibration=t.calibration,
             running=self.state in ("running", "settling"),
-            cache_age=(self.services.clock.wall_ms() - answered) / 1000 if answered else None,
+            cache_age=self.turns.cache_age,
+            refreshed=self.refreshed,
         )
 
     def submit(
@@ -230,17 +245,26 @@ class Session:
             self.services.log.warning("worker.full", session=self.key, pool=pool)
         return accepted
 
-    def adopt(self, chosen: Settings) -> None:
-        """Run with what the transcript says: model and thinking level, chosen here or by another program."""
+    def adopt(self, chosen: Settings, why: Refresh) -> None:
+        """Run with what the transcript says: model and thinking level, chosen here or by another program.
+
+        The workspace's files are read anew only where that costs no cached prefix, or it is lost anyway.
+        """
         resolver = self.services.resolver
         ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
         info = resolver.model_for(self.key, ref)
-        self.environment = resolver.environment(self.key, info, chosen.thinking)
+        fresh = why in ("cold", "compaction", "model") or self.turns.cold
+        found = resolver.environment(self.key, info, chosen.thinking, fresh=fresh)
         self._adopted = chosen
+        if not hasattr(self, "environment"):
+            self.environment = found
+        elif found != self.environment:
+            self.services.log("context.refreshed", session=self.key, why=why)
+            self.environment, self.refreshed = found, why
 
     def refresh_environment(self) -> None:
         """After a compaction the cache is cold anyway: bootstrap files are read again."""
-        self.adopt(self.transcript.settings)
+        self.adopt(self.transcript.settings, "compaction")
         self.turns.scratch = Scratch()
 
     def notice(self, kind: str, text: str) -> None:
@@ -255,7 +279,8 @@ class Session:
             self._not_woken(error or Closed("the session could not be opened"))
             return
         try:
-            self.adopt(held.opened.settings)
+            self.turns.woken(held.opened)
+            self.adopt(held.opened.settings, "woken")
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)
             self._not_woken(failure)
@@ -293,6 +318,7 @@ class Session:
         def left() -> None:
             self.letters.refuse(Closed("a new session was begun before this was answered"))
             self.letters, self.truncating = Letters(self), Truncating(self)
+            self.keeping = Keeping(self)
             self.compacting = Compacting(self, Coordinator(run=self.compacting.state.run))
             self.turns = Turns(self, self.turns.number)
             self.state = "opening"
@@ -367,6 +393,7 @@ class Session:
     def stop_timers(self) -> None:
         """A turn starts, or the session leaves."""
         self.compacting.stop_timer()
+        self.keeping.stop()
         self.turns.stop_pause()
 
     def abandon(self, error: BaseException) -> None:

@@ -122,11 +122,14 @@ class Transcript:
         origin: Origin | None = None,
         decisions: Iterable[Decision] = (),
         evidence: tuple[str, ...] = (),
+        sent: str = "",
     ) -> Item:
-        """Append a message entry behind the leaf; `decisions` are what its model call decided."""
+        """Append a message entry behind the leaf; `decisions` are what its model call decided, `sent` is
+        the fingerprint of that call's request.
+        """
         made = tuple(decisions)
         entry, now = self._new_id(), self._wall_ms()
-        facts = Facts(self.file.epoch, origin, made, evidence)
+        facts = Facts(self.file.epoch, origin, made, evidence, sent)
         self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
         self.decisions.update((d.key, d) for d in made)
         item = Item(entry, message)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure.actors.messages import Snapshot
 from perdure.context.tokens import Estimator
-from perdure.records import Assistant, Item, ToolResult, User
+from perdure.records import Assistant, Item, Summary, ToolResult, User
 
 
 def at_rest(last: Item) -> bool:
@@ -32,3 +32,16 @@ def unseen(items: Sequence[Item]) -> frozenset[str]:
 def estimator_of(view: Snapshot) -> Estimator:
     """The session's estimator, as far as it has learned."""
     return Estimator(view.calibration, 0.08, 1) if view.calibration else Estimator()
+
+
+def answered_at(items: Sequence[Item]) -> int:
+    """When a model last read this view, in wall ms by its answer; 0 where none is known to have.
+
+    Where a summary stands for all answers, it was written later than they were: the cache is taken to be
+    warm for longer than it is, never for less.
+    """
+    for item in reversed(items):
+        message = item.message
+        if isinstance(message, Assistant) and message.stop not in ("error", "aborted"):
+            return message.timestamp
+    return next((item.message.timestamp for item in items if isinstance(item.message, Summary)), 0)

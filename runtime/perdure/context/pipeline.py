@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from perdure.context.blame import Stage
 from perdure.context.boundary import insert_after_boundary
 from perdure.context.changed import Changed, Decisions
 from perdure.context.environment import Environment
@@ -61,6 +62,7 @@ class Prepared(Record):
     """One request: the provider's whole body, its size, and what was done to make it.
 
     `tokens` is the careful estimate, `forecast` the likeliest size, which real usage is compared with.
+    `stages` name each step from the engine on, with what it made.
     """
 
     body: bytes
@@ -69,6 +71,8 @@ class Prepared(Record):
     items: Items
     lines: tuple[LedgerLine, ...]
     decisions: tuple[Decision, ...]
+    stages: tuple[Stage, ...] = ()
+    thinking: str = "off"
 
 
 def history(
@@ -124,8 +128,12 @@ def request(
         env, decided, unseen, estimator, env.fixed_tokens + addition, cache_age, scratch.gauge
     )
     done = Changed(assembled.messages, stage.lines, stage.decisions, stage.thinking)
+    stages: list[Stage] = [("engine", done.items)]
     for hook in hooks:
         done = done.then(bound(hook, context))
+        stages.append(
+            (_STEPS.get(hook) or f"hook {getattr(hook, '__qualname__', type(hook).__name__)}", done.items)
+        )
     thinking = env.thinking if done.thinking else "off"
     done = done.then(
         lambda now: seal(
@@ -138,7 +146,7 @@ def request(
             settled=scratch.sealed,
         )
     )
-    return _sealed(done, assembled, context, scratch.memo)
+    return _sealed(done, assembled, context, scratch.memo, (*stages, ("seal", done.items)))
 
 
 def pruning(items: Items, context: HookContext) -> Changed:
@@ -169,6 +177,7 @@ def guarding(items: Items, context: HookContext) -> Changed:
 
 
 HOOKS: tuple[TransformContext, ...] = (pruning, guarding)
+_STEPS: dict[TransformContext, str] = {pruning: "prune", guarding: "guard"}
 
 
 def bound(hook: TransformContext, context: HookContext) -> Callable[[Items], Changed]:
@@ -176,9 +185,12 @@ def bound(hook: TransformContext, context: HookContext) -> Callable[[Items], Cha
     return lambda items: hook(items, context)
 
 
-def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Memo) -> Prepared:
+def _sealed(
+    done: Changed, assembled: Assembled, context: HookContext, memo: Memo, stages: tuple[Stage, ...]
+) -> Prepared:
     env, estimator, fixed = context.environment, context.estimator, context.fixed_tokens
     size = context.gauge.total("seal", done.items)
+    thinking = env.thinking if done.thinking else "off"
     body = render(
         done.items,
         system=insert_after_boundary(env.system, assembled.addition),
@@ -186,7 +198,7 @@ def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Mem
         model=env.model,
         policy=env.policy,
         max_tokens=max(1, min(env.output_cap, env.limits.window - fixed - estimator.upper(size))),
-        thinking_level=env.thinking if done.thinking else "off",
+        thinking_level=thinking,
         retention=env.retention,
         session=env.session,
         memo=memo,
@@ -198,4 +210,6 @@ def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Mem
         items=done.items,
         lines=done.lines,
         decisions=tuple(d for d in done.decisions if context.decided.get(d.key) != d),
+        stages=stages,
+        thinking=thinking,
     )

@@ -22,7 +22,8 @@ class Origin(Record):
 
 
 class Facts(Record):
-    """The `perdure` field of one message entry: `e` epoch, `inbox` origin, `decided` decisions.
+    """The `perdure` field of one message entry: `e` epoch, `inbox` origin, `decided` decisions, `sent`
+    the fingerprint of the request that an answer is to (`context.prefix`).
 
     `evidence`: hashes of outputs that this entry keeps elsewhere. Only here does a session own a hash: a
     text or an argument that names one may come from anywhere.
@@ -32,6 +33,7 @@ class Facts(Record):
     origin: Origin | None = None
     decisions: tuple[Decision, ...] = ()
     evidence: tuple[str, ...] = ()
+    sent: str = ""
 
 
 class Settings(Record):
@@ -113,6 +115,7 @@ class Opened(Record):
     one, then the messages. `resumed` lists entries for which an interrupted turn was already resumed,
     as `(entry, epoch)`. `unread`: the view is far beyond the window and its older part was not read.
     A hole is visible in `items`: a `Custom` of kind `perdure.gap` with no entry stands where it is.
+    `sent`: the latest answer that carries its request's fingerprint, and that ("" where there is none).
     `unsearched`: so many bytes before what was read were not searched yet for settings, name and
     letters (a file without a checkpoint of ours): `tail.search_older` completes it.
     """
@@ -144,6 +147,7 @@ class Opened(Record):
     torn: bool = False
     parent_session: str | None = None
     unsearched: int = 0
+    sent: tuple[str, str] = ("", "")
 
     @property
     def searched(self) -> bool:

@@ -64,6 +64,7 @@ def opened(
         pending=known.pending,
         recent=known.recent,
         decisions=known.decisions,
+        sent=known.sent,
         calibration=base.calibration,
         compactions=known.compactions,
         covered_bytes=base.covered_bytes if known.at >= 0 else covered,

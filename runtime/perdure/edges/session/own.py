@@ -36,6 +36,7 @@ class _Facts(Struct, gc=False):
     inbox: Origin | None = None
     decided: list[Any] = []
     evidence: list[str] = []
+    sent: Any = ""
 
 
 class _Letter(Struct, gc=False):
@@ -106,7 +107,8 @@ def facts_of(entry: WireEntry) -> Facts | None:
         return None
     made = (_shaped(each, Decision) for each in wire.decided)
     decisions = tuple(decision for decision in made if decision is not None)
-    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence))
+    sent = wire.sent if isinstance(wire.sent, str) else ""
+    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), sent)
 
 
 def compaction_facts(entry: WireEntry) -> dict[str, Any]:
