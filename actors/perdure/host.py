@@ -120,10 +120,9 @@ class Host:
         self.io = io or IoPolicy(self.clock.virtual)
         self._environ = os.environ if environ is None else environ
         self._given = arguments.a_model(model)
-        self._window, self._hooks = window, hooks
+        self._window, self._hooks, self._shown = window, hooks, shown_workspace
         self._most_awake = most_awake or self.settings.host.awake
         self._workspace = arguments.a_folder(workspace)
-        self._shown = shown_workspace
         self._more_models, self._more_factories = dict(models or {}), dict(factories or {})
         self._tools, self._engine = arguments.some_tools(tools), arguments.an_engine(engine)
         self._trigger, self._flush = arguments.a_trigger(trigger), arguments.a_flush(flush)
@@ -399,7 +398,5 @@ class Host:
         return f"{self.clock.wall_ms():x}-{grant.token if grant else 0:x}-{self._mids:x}"
 
     def _kernel_event(self, name: str, fields: dict[str, object]) -> None:
-        self.log(
-            f"kernel.{name}",
-            **{k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()},
-        )
+        plain = {k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()}
+        self.log(f"kernel.{name}", **plain)

@@ -22,7 +22,7 @@ def run(session: Session, mail: Command) -> None:
                 session.compacting.commanded(mail.argument, mail.done)
                 return
             case "new":
-                session.renew(mail.done)
+                session.opening.renew(mail.done)
                 return
             case "status":
                 answer = status(session)

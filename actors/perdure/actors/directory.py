@@ -14,6 +14,7 @@ from perdure.actors.messages import (
     Close,
     Command,
     Deliver,
+    Known,
     Mail,
     Note,
     Sleep,
@@ -23,7 +24,7 @@ from perdure.actors.messages import (
 )
 from perdure.actors.opening import refuse
 from perdure.actors.services import Services
-from perdure.actors.session import Known, Session
+from perdure.actors.session import Session
 from perdure.edges.session.rewrite import discard
 from perdure.errors import Closed, PerdureError
 from perdure.kernel.errors import Closed as KernelClosed

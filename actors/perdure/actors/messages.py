@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, dataclass_transform
 
 from msgspec import Struct
 
-from perdure.actors.coordinator import Reason
+from perdure.actors.coordinator import FRESH, Coordinator, Reason
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
 from perdure.contracts import Letter, Overflow, Receipt, Reply
@@ -16,7 +16,7 @@ from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
 from perdure.kernel.outcome import Outcome
 from perdure.kernel.waiter import Waiter
-from perdure.records import Decision, Item, Items, Message, Usage
+from perdure.records import Decision, Item, Items, Message, Record, Usage
 
 
 @dataclass_transform(frozen_default=True)
@@ -243,6 +243,13 @@ class Truncate(Mail):
 
     key: str
     held: Held
+
+
+class Known(Record):
+    """What is kept of a session that sleeps: the last turn's number, and how its compactions went."""
+
+    turn: int = 0
+    coordinator: Coordinator = FRESH
 
 
 # --- how a turn ends ------------------------------------------------------------------------------

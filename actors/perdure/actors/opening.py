@@ -123,6 +123,17 @@ class Opening:
         while self.stash:
             self.session.ref.handler(self.stash.popleft())
 
+    def renew(self, done: Waiter[str]) -> None:
+        """`/new`: end the turn, put the file aside and begin another; mail that comes meanwhile waits."""
+        if self.renewing is not None:
+            done.fail(Busy(f"{self.session.key}: a new session is being made already"))
+            return
+        self.renewing = done
+        if self.session.state == "idle":
+            self.session.begin_anew()
+        else:
+            self.session.abort()
+
     def turn_away(self, error: BaseException) -> None:
         """Whatever still waits won't be handled."""
         if self.renewing is not None:

@@ -37,6 +37,7 @@ from perdure.actors.messages import (
     Idle,
     KeepAlive,
     Kept,
+    Known,
     Mail,
     NextStep,
     Note,
@@ -63,18 +64,10 @@ from perdure.errors import Busy, Closed, Fenced, PerdureError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Failed, Outcome, Returned, describe
 from perdure.kernel.waiter import Waiter
-from perdure.records import Record
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
 Refresh: TypeAlias = Literal["woken", "cold", "compaction", "model", "thinking", "settings"]
 """Why a session's environment was resolved anew."""
-
-
-class Known(Record):
-    """What is kept of a session that sleeps: the last turn's number, and how its compactions went."""
-
-    turn: int = 0
-    coordinator: Coordinator = Coordinator()
 
 
 class Session:
@@ -300,17 +293,6 @@ class Session:
         self.release(self.key)
         self._tell_closed()
         self.opening.turn_away(error)
-
-    def renew(self, done: Waiter[str]) -> None:
-        """`/new`: end the turn, put the file aside and begin another; mail that comes meanwhile waits."""
-        if self.opening.renewing is not None:
-            done.fail(Busy(f"{self.key}: a new session is being made already"))
-            return
-        self.opening.renewing = done
-        if self.state == "idle":
-            self.begin_anew()
-        else:
-            self.abort()
 
     def begin_anew(self) -> None:
         """Leave the file and open the one that follows it."""
