@@ -16,9 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from perdure.actors import arguments, tree
+from perdure.actors import arguments, previewing, tree
 from perdure.actors.directory import Directory
 from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Note, Wake
+from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, Timing, configured_timing
 from perdure.actors.session import Session
@@ -231,6 +232,11 @@ class Host:
         name, _, argument = line.strip().removeprefix("/").partition(" ")
         return str(await self._ask(key, lambda done: Command(name, argument.strip(), done), timeout))
 
+    async def preview_compaction(self, key: str, focus: str = "") -> Previewed:
+        """What `/compact` would do: costs model calls, stores nothing. Raises as `previewing.preview`."""
+        self._must_run()
+        return await previewing.preview(self.services, arguments.a_key(key), focus)
+
     async def abort(self, key: str) -> bool:
         """Stop the session's running turn, or its compaction; whether there was anything to stop."""
         return bool(await self._ask(key, Abort, 30.0))
@@ -258,8 +264,6 @@ class Host:
         """Figures of this host, in the form that `perdure status --json` prints."""
         self._must_run()
         return host_status(self.services, self.directory, self.totals, deep=deep)
-
-    # --- inside -----------------------------------------------------------------------------------
 
     def _must_run(self) -> None:
         if not self.running:

@@ -10,7 +10,10 @@ from perdure.errors import PerdureError, UsageError
 if TYPE_CHECKING:
     from perdure.actors.session import Session
 
-HELP = "commands: /help, /compact [focus], /status, /model [ref], /think [level], /name TEXT, /abort, /new"
+HELP = (
+    "commands: /help, /compact [focus], /undo, /status, /model [ref], /think [level], /name TEXT, "
+    "/abort, /new"
+)
 LEVELS = ("off", "minimal", "low", "medium", "high")
 
 
@@ -23,6 +26,9 @@ def run(session: Session, mail: Command) -> None:
                 return
             case "new":
                 session.opening.renew(mail.done)
+                return
+            case "undo":
+                session.undo(mail.done)
                 return
             case "status":
                 answer = status(session)

@@ -62,11 +62,17 @@ class Builtin:
         self.until = services.clock.now() + services.timing.summary
         self.done: Done | None = None
         self.kind: Literal["hopeless", "nothing", "unreachable", "aborted"] = "hopeless"
+        self.calls = 0
+        self.estimator = estimator_of(mail.snapshot)
+
+    def plan(self) -> Plan | Nothing:
+        """What would be covered, and what kept."""
+        return planned(self.mail.snapshot, self.mail.reason)
 
     async def run(self) -> EngineCompaction:
         """Plan, pump the fold with the model's answers, end with a summary or a reason."""
-        env, io = self.mail.snapshot.environment, self.services.io
-        chosen = planned(self.mail.snapshot, self.mail.reason)
+        view, io = self.mail.snapshot, self.services.io
+        env, chosen = view.environment, self.plan()
         if isinstance(chosen, Nothing):
             self.kind = "nothing"
             return EngineCompaction(True, False, chosen.reason)
@@ -76,7 +82,7 @@ class Builtin:
                 Fold,
                 chosen,
                 limits=env.limits,
-                estimator=estimator_of(self.mail.snapshot),
+                estimator=self.estimator,
                 rules=self.services.resolver.instructions(self.mail.instructions),
                 trigger=self.mail.reason,
                 window=min(info.window, env.limits.window),
@@ -84,8 +90,8 @@ class Builtin:
             )
         )
         while isinstance(ask := fold.step, Ask):
-            reply = await summarise(self.services, self.mail.snapshot.key, info, ask, self.until)
-            await io.run(fold.answer, reply)
+            self.calls += 1
+            await io.run(fold.answer, await summarise(self.services, view.key, info, ask, self.until))
         return self._ended(fold)
 
     def _ended(self, fold: Fold) -> EngineCompaction:

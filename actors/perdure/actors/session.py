@@ -54,6 +54,7 @@ from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
 from perdure.actors.truncating import Truncating
 from perdure.actors.turns import Turns
+from perdure.actors.undoing import undone
 from perdure.actors.view import unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
@@ -293,6 +294,23 @@ class Session:
         self.release(self.key)
         self._tell_closed()
         self.opening.turn_away(error)
+
+    def undo(self, done: Waiter[str]) -> None:
+        """`/undo`: leave the file, take the latest compaction back, and open it as it is then."""
+        if not self.at_ease:
+            done.fail(Busy(f"{self.key}: something is under way: /undo when the agent rests"))
+            return
+        env, estimator = self.environment, self.compacting.estimator
+        self.opening.changing = lambda held, now: undone(held, now, env, estimator)
+        self.opening.asked = done
+
+        def left() -> None:
+            answered, self.turns = self.turns.answered, Turns(self, self.turns.number)
+            self.turns.answered = answered
+            self.state = "opening"
+            self.opening.begin()
+
+        self._leave_file(left)
 
     def begin_anew(self) -> None:
         """Leave the file and open the one that follows it."""

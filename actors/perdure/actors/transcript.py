@@ -10,10 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from perdure.actors.upkeep import Upkeep
+from perdure.context.changed import subject
 from perdure.context.tokens import Measure
 from perdure.contracts import Ack, Letter, Receipt
 from perdure.edges.session import lines
 from perdure.edges.session.facts import (
+    NEVER,
     RECENT_IDS,
     Checkpoint,
     Facts,
@@ -160,9 +162,9 @@ class Transcript:
         self.name = name
 
     def already_resumed(self, entry: str) -> bool:
-        """Whether this ownership took it up before, or three earlier ones died of it."""
+        """Whether this ownership took it up before, three earlier ones died of it, or nobody waits."""
         epochs = [epoch for resumed, epoch in self._resumed if resumed == entry]
-        return self.file.epoch in epochs or len(epochs) >= MOST_RESUMES
+        return bool({self.file.epoch, NEVER} & set(epochs)) or len(epochs) >= MOST_RESUMES
 
     def mark_resumed(self, entry: str) -> None:
         """Note, off the chain, that the interrupted turn behind `entry` is taken up under this epoch."""
@@ -227,11 +229,7 @@ class Transcript:
 
     def _decisions_of(self, kept: list[Item]) -> tuple[Decision, ...]:
         names = {item.entry for item in kept}
-        return tuple(
-            d
-            for k, d in self.decisions.items()
-            if k in names or (k[:5] == "call:" and k.split(":")[1] in names)
-        )
+        return tuple(d for d in self.decisions.values() if subject(d) in names)
 
     def _checkpoint(
         self, leaf: str | None, decisions: tuple[Decision, ...], *, kept: str | None, prev: str | None

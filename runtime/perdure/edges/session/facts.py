@@ -10,6 +10,7 @@ from perdure.contracts import Letter
 from perdure.records import Decision, Items, Record
 
 VERSION = 1
+NEVER = -1  # in place of an epoch in `resumed`: nobody waits for an answer to that entry
 RECENT_IDS = 1024  # redelivered message ids answered from the file itself; older ones from the index
 
 

@@ -64,7 +64,8 @@ class _Resume(Struct, gc=False):
 
 
 class _Segment(Struct, gc=False):
-    segment: str
+    segment: str = ""
+    cut: dict[str, str] | None = None
 
 
 def _object(raw: Raw) -> dict[str, Any]:
@@ -174,6 +175,14 @@ def resume_of(entry: WireEntry) -> tuple[str, int] | None:
 
 
 def segment_of(entry: WireEntry) -> str | None:
-    """A `perdure.segment` entry: the name of the segment beside the file."""
+    """A `perdure.segment` or `perdure.discarded` entry: the name of the segment beside the file."""
+    return mark_of(entry)[0] or None
+
+
+def mark_of(entry: WireEntry) -> tuple[str, dict[str, str] | None]:
+    """An entry of a truncation, of a restoring or a discarding: the segment, and parents before it.
+
+    `None`: it does not tell (an earlier version); the segment is empty where there is none.
+    """
     wire = _shaped(_value(entry.data), _Segment)
-    return None if wire is None else wire.segment
+    return ("", {}) if wire is None else (wire.segment, wire.cut)
