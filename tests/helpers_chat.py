@@ -151,6 +151,7 @@ SCRIPTS: dict[str, tuple[ScriptedReply | Callable[[], Any], ...]] = {
     "half": (HALF,),
     "gated": (_gated,),
     "cut": (say("one two three four", chunks=4, fault="cut"), say("the whole answer")),
+    "stalls": (say("so much " * 400), say("so much " * 400), fail("stall")),
     "overloaded": (fail("overloaded"), say("the answer")),
 }
 

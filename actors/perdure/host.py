@@ -22,14 +22,26 @@ from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Note, 
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import HostResolver, ModelFactory
-from perdure.actors.services import Services, Timing
+from perdure.actors.services import Services, Timing, configured_timing
 from perdure.actors.session import Session
 from perdure.actors.status import Totals, host_status
+from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep, open_index
 from perdure.context.cache import LIFE
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
-from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, Receipt, Reply, Tool
+from perdure.contracts import (
+    CompactionTrigger,
+    ContextEngine,
+    Event,
+    Letter,
+    LetterKind,
+    MemoryFlush,
+    Model,
+    Receipt,
+    Reply,
+    Tool,
+)
 from perdure.edges import state as state_folder
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.config import load
@@ -73,7 +85,9 @@ class Host:
     a reference such as `anthropic/claude-sonnet-4-5`; by default the configured one, else Anthropic's
     where a key is in the environment, else the scripted one.
     `models` and `factories` add models by reference and what makes them, by provider. `tools` replaces the
-    default set. `engine`: a context engine of your own for all sessions. `shown_workspace` is what prompts
+    default set. `engine`: a context engine of your own for all sessions; `trigger`: what starts their
+    compactions; `flush`: called before one, with what it would take away, for text that is appended to the
+    day's note. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
     `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
     Raises `Locked` where another host has the state folder, `ConfigError` for a wrong setting.
@@ -90,6 +104,8 @@ class Host:
         factories: Mapping[str, ModelFactory] | None = None,
         tools: Iterable[Tool] | None = None,
         engine: ContextEngine | None = None,
+        trigger: CompactionTrigger | None = None,
+        flush: MemoryFlush | None = None,
         workspace: str | Path | None = None,
         shown_workspace: str | None = None,
         hooks: tuple[TransformContext, ...] = (),
@@ -107,14 +123,14 @@ class Host:
         self.io = io or IoPolicy(self.clock.virtual)
         self._environ = os.environ if environ is None else environ
         self._given = arguments.a_model(model)
-        self._window, self._hooks = window, hooks
+        self._window, self._hooks, self._shown = window, hooks, shown_workspace
         self._most_awake = most_awake or self.settings.host.awake
         self._workspace = arguments.a_folder(workspace)
-        self._shown = shown_workspace
         self._more_models, self._more_factories = dict(models or {}), dict(factories or {})
         self._tools, self._engine = arguments.some_tools(tools), arguments.an_engine(engine)
+        self._trigger, self._flush = arguments.a_trigger(trigger), arguments.a_flush(flush)
         self._truncate_after = truncate_after or self.settings.compaction.truncate_mb * 1024 * 1024
-        self._timing = timing or self._configured_timing()
+        self._timing = timing or configured_timing(self.settings)
         self.registry = Registry()
         self.away: list[str] = []  # tool servers that could not be reached, and why
         self._stack = AsyncExitStack()
@@ -167,6 +183,7 @@ class Host:
         """Stop as a killed process would: nothing more is written, no lock is released properly."""
         self._killed = True
         self.kernel.kill()
+        self.upkeep.killed()
         for session in self.directory.awake.values():
             if session.state != "opening":
                 session.held.file.release()
@@ -203,7 +220,7 @@ class Host:
         content: tuple[Block, ...] = (*((Text(text),) if text else ()), *attachments)
         if not content:
             raise UsageError("the message is empty: give it text or an attachment")
-        check_key(key)
+        arguments.a_key(key)
         content, evidence = await admitted(self.services, content)
         now = self.clock.wall_ms()
         letter = Letter(key, sender, mid or self._new_mid(), content, now, kind, evidence)
@@ -223,10 +240,10 @@ class Host:
     async def preview_compaction(self, key: str, focus: str = "") -> Previewed:
         """What `/compact` would do: costs model calls, stores nothing. Raises as `previewing.preview`."""
         self._must_run()
-        return await previewing.preview(self.services, check_key(key), focus)
+        return await previewing.preview(self.services, arguments.a_key(key), focus)
 
     async def abort(self, key: str) -> bool:
-        """Stop the session's running turn; whether there was one."""
+        """Stop the session's running turn, or its compaction; whether there was anything to stop."""
         return bool(await self._ask(key, Abort, 30.0))
 
     def events(self, key: str | None = None) -> AsyncIterator[Event]:
@@ -262,7 +279,7 @@ class Host:
         if self.closing:
             raise Closed("the host is stopping")
         try:
-            return await self.kernel.ask(self.directory.ref(check_key(key)), make, timeout)
+            return await self.kernel.ask(self.directory.ref(arguments.a_key(key)), make, timeout)
         except ActorParked as error:
             raise Parked(f"{key}: {error}") from None
         except KernelClosed:
@@ -311,6 +328,8 @@ class Host:
             log=self.log.warning,
         )
         self.resolver.engine("")  # a missing engine is told at the start, or refused
+        events = self.kernel.channel("events", on_drop=lambda *_: None)
+        tell = (self.log, self.resolver.stands_in, events.publish)
         self.services = Services(
             kernel=self.kernel,
             clock=self.clock,
@@ -320,12 +339,13 @@ class Host:
             resolver=self.resolver,
             tools=by_name,
             pools=tree.grow(self.kernel, lambda: self.services, self.settings.host.workers),
-            events=self.kernel.channel("events", on_drop=lambda *_: None),
+            events=events,
             log=self.log,
             upkeep=self.upkeep,
             timing=self._timing,
             hooks=self._hooks,
-            trigger=self.settings.compaction.trigger,
+            wanted=choose(self.settings, self._trigger, self.registry.trigger, *tell),
+            flush=self._flush,
             evidence_limit=self.settings.guard.evidence_kib * 1024,
             # Under virtual time nothing may depend on a library's version: pictures stay as they come.
             scaler=None if self.clock.virtual else scaler(self.settings.images.max_side),
@@ -354,16 +374,6 @@ class Host:
         if info.provider in factories:
             factories[info.provider](info)  # an address that is none is told at the start
         return info, factories
-
-    def _configured_timing(self) -> Timing:
-        models, host = self.settings.models, self.settings.host
-        return Timing(
-            model_idle=models.idle_timeout_seconds,
-            tool=host.tool_timeout_seconds,
-            engine=self.settings.plugins.deadline_seconds,
-            summary=self.settings.compaction.timeout_seconds,
-            retries=models.retries,
-        )
 
     def _wake_left_awake(self) -> None:
         """Sessions whose lock a dead host left behind were awake when it died: look at them once."""
@@ -403,16 +413,5 @@ class Host:
         return f"{self.clock.wall_ms():x}-{grant.token if grant else 0:x}-{self._mids:x}"
 
     def _kernel_event(self, name: str, fields: dict[str, object]) -> None:
-        self.log(
-            f"kernel.{name}",
-            **{k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()},
-        )
-
-
-def check_key(key: str) -> str:
-    """A session key as it may be used. Raises `UsageError` with what is wrong."""
-    if not key or len(key) > 512 or any(ord(c) < 32 for c in key):
-        raise UsageError(
-            f"session key {key[:40]!r}: use 1 to 512 printable characters, such as agent:main:cli:dm:me"
-        )
-    return key
+        plain = {k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()}
+        self.log(f"kernel.{name}", **plain)

@@ -6,7 +6,7 @@ means "in the owner's session file"); their single-process forms stand in `edges
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
 from perdure.records import Assistant, Block, Image, Items, Message, ModelInfo, Record, ToolSpec, Usage
@@ -282,11 +282,67 @@ class ContextEngine(Protocol):
     ) -> EngineCompaction: ...
 
 
+# --- compaction: what starts it, what is noted before it ------------------------------------------
+
+CompactionReason: TypeAlias = Literal["overflow", "threshold", "manual", "idle", "size", "model_switch"]
+
+
+class Pressure(Record):
+    """What a compaction trigger decides on. Tokens are those of the unguarded request.
+
+    `moment`: before a step of a turn, after a turn (`rest`), when the session has rested for as long as
+    a cache lives (`idle`), when a request did not fit (`overflow`), when a smaller window was chosen.
+    """
+
+    moment: Literal["step", "rest", "idle", "overflow", "model_switch"]
+    tokens: int
+    window: int
+    threshold: int
+    idle_line: int
+    entries: int
+    view_bytes: int
+    size_entries: int
+    size_bytes: int
+
+
+@runtime_checkable
+class CompactionTrigger(Protocol):
+    """Says when a session is compacted. Whether one may start then, the coordinator decides alone.
+
+    `wants` is asked by the session itself: it computes from these numbers and waits for nothing.
+    `None` on an overflow leaves the overflow to the user; what a person commands isn't asked about.
+    """
+
+    def wants(self, pressure: Pressure) -> CompactionReason | None: ...
+
+
+MemoryFlush: TypeAlias = Callable[["EngineContext", Items], Awaitable[str]]
+"""Called with messages that a compaction is about to take out of the view, in order, a part at a time.
+
+What it returns is appended to the day's note of the workspace, and nothing else is changed.
+"""
+
+
 # --- what a host tells its callers ----------------------------------------------------------------
 
 
+class Overflow(Record):
+    """Why a turn ended as `overflow`: the request was of `tokens`, the line is `limit`.
+
+    `cause`: `floor` (what can't be given up is too large: say less, or use a larger model), `summariser`
+    (nothing could be compacted just now: try again later), `trigger` (nothing compacts by itself here:
+    command it), `attempts` (compactions in a row did not help). `owners` name who takes how many of the
+    tokens; they sum to `tokens` exactly.
+    """
+
+    cause: Literal["floor", "summariser", "trigger", "attempts"]
+    tokens: int
+    limit: int
+    owners: tuple[tuple[str, int], ...] = ()
+
+
 class Reply(Record):
-    """How a turn ended. `stop`: stop, length, aborted, error, overflow."""
+    """How a turn ended. `stop`: stop, length, aborted, error, overflow (then `overflow` says why)."""
 
     key: str
     text: str
@@ -295,6 +351,7 @@ class Reply(Record):
     usage: Usage
     entries: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    overflow: Overflow | None = None
 
 
 class TurnStarted(Record):

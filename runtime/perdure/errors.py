@@ -59,7 +59,7 @@ class Fenced(PerdureError):
 
 
 class UnknownEngine(ConfigError):
-    """No context engine of that id is registered: the text lists those that are."""
+    """No engine, or other plugin, of that id is registered: the text lists those that are."""
 
 
 # --- the caller should retry later ----------------------------------------------------------------
@@ -105,13 +105,21 @@ class ModelError(PerdureError):
 class ContextOverflow(PerdureError):
     """The request can't be brought under the window by the guard alone: compaction must act.
 
-    `floor` is the size in tokens of what can't be given up, by owner, when that alone is too large.
+    `owners` say who takes how many of the tokens (system, tools, pinned, history, newest turn); they sum
+    to `tokens`. `floor` is those of them that can't be given up, when they alone are too large.
     """
 
-    def __init__(self, tokens: int, limit: int, floor: dict[str, int] | None = None) -> None:
-        owners = ", ".join(f"{k} {v:,}" for k, v in (floor or {}).items())
+    def __init__(
+        self,
+        tokens: int,
+        limit: int,
+        floor: dict[str, int] | None = None,
+        owners: dict[str, int] | None = None,
+    ) -> None:
+        named = ", ".join(f"{k} {v:,}" for k, v in (floor or {}).items())
         super().__init__(
             f"the request is about {tokens:,} tokens and the line is {limit:,}"
-            + (f"; what can't be given up: {owners}" if owners else "")
+            + (f"; what can't be given up: {named}" if named else "")
         )
         self.tokens, self.limit, self.floor = tokens, limit, floor or {}
+        self.owners = owners or {}

@@ -78,6 +78,22 @@ def test_ctrl_c_in_mid_answer_stops_the_answer_and_keeps_what_was_said(loop: str
     assert left_whole(state)
 
 
+def test_ctrl_c_stops_a_compaction_that_was_commanded_and_says_so(state: Path) -> None:
+    with on_terminal("stalls", "--state", state) as chat:
+        for text in ("one\n", "two\n"):
+            chat.until("> ")
+            chat.type(text)
+        chat.until("> ")
+        chat.type("/compact\n/status\n")
+        chat.until("waiting messages 0")  # it has been begun
+        chat.type("\x03")
+        assert "Nothing was compacted: it was stopped, and nothing was changed.\n" in chat.until("> ")
+        chat.type("\x03")
+        assert chat.ended() == 130
+    assert b'"compaction"' not in session_path(state.parent).read_bytes()
+    assert left_whole(state)
+
+
 def test_ctrl_c_on_a_single_message_prints_what_was_said_and_ends_with_130(state: Path) -> None:
     with on_terminal("half", "-m", "hello", "--state", state, "--json") as chat:
         chat.until("answers (")

@@ -79,7 +79,15 @@ def test_a_result_no_call_has_shown_is_trimmed_to_the_room_left_and_older_ones_s
 def test_older_results_pay_so_that_an_unseen_one_keeps_its_floor() -> None:
     changed = run(steps(2_900, 2_900, 3_500), unseen=frozenset({"r3"}))
     assert forms(changed) == {"r3": "trimmed", "r2": "placeholder"}
-    assert UNSEEN_FLOOR_CHARS - 100 < len(text(changed, "r3")) <= UNSEEN_FLOOR_CHARS
+    assert UNSEEN_FLOOR_CHARS < len(text(changed, "r3")) < 3_100  # what r2 left beyond the floor is used
+
+
+def test_in_a_large_window_what_was_read_makes_room_for_a_third_of_the_line() -> None:
+    changed = run(steps(*[6_000] * 8, 60_000), 32_000, unseen=frozenset({"r9"}))  # line 48,000 raw chars
+    assert forms(changed)["r9"] == "trimmed"
+    assert 15_000 < len(text(changed, "r9")) < 22_000
+    assert sum(form == "placeholder" for form in forms(changed).values()) == 3
+    assert PLAIN.items(changed.items) <= limits(32_000).total
 
 
 def test_a_batch_of_unseen_results_shares_the_room_and_none_vanishes() -> None:
@@ -115,7 +123,8 @@ def test_what_no_result_can_pay_for_is_an_overflow_with_numbers_and_owners() -> 
     with pytest.raises(ContextOverflow) as caught:
         run(view, fixed=500)
     assert (caught.value.tokens, caught.value.limit) == (4_250, 3_600)
-    assert caught.value.floor == {"system and tools": 500, "newest turn": 3_750}
+    assert caught.value.floor == {"system": 500, "tools": 0, "pinned": 0, "newest turn": 3_750}
+    assert sum(caught.value.owners.values()) == caught.value.tokens
 
 
 def test_an_overflow_made_of_history_names_no_floor_because_compaction_can_act() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers_kernel import Events, each_loop, run_on
+from perdure.kernel.intensity import Intensity
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.outcome import Cancelled, Failed, Outcome, Returned, Superseded
 from perdure.kernel.pool import Permits
@@ -175,6 +176,61 @@ def test_a_pool_that_keeps_crashing_opens_its_breaker_and_tries_again_later(loop
 
 
 @each_loop
+def test_a_key_that_keeps_crashing_rests_alone_and_the_others_are_served(loop: Backend) -> None:
+    events = Events()
+
+    async def main(kernel: Kernel) -> dict[str, list[float]]:
+        began: dict[str, list[float]] = {"ill": [], "well": []}
+
+        async def work(key: str, message: int) -> None:
+            began[key].append(kernel.clock.now())
+            if key == "ill" and kernel.clock.now() < 10:
+                raise ValueError
+
+        pool = kernel.pool("p", work, workers=2)
+        for i in range(20):
+            pool.submit("ill", i)
+        for i in range(20):
+            pool.submit("well", i)
+            await kernel.clock.sleep(0.5)
+        assert pool.breaker.state(kernel.clock.now()) == "closed"
+        await kernel.clock.sleep(60)
+        assert pool.done + len(pool.dead) == 40
+        return began
+
+    began = run_on(loop, main, events=events)
+    assert began["well"] == [n / 2 for n in range(20)]
+    assert [at for at in began["ill"] if at < 15] == [0] * 9
+    assert set(began["ill"][9:]) == {15}
+    assert events.names().count("pool.key_rests") == 1
+    assert "pool.opened" not in events.names()
+
+
+@each_loop
+def test_work_that_fails_because_it_was_stopped_is_not_begun_again(loop: Backend) -> None:
+    async def main(kernel: Kernel) -> tuple[int, list[Outcome]]:
+        began = 0
+
+        async def work(key: str, message: int) -> None:
+            nonlocal began
+            began += 1
+            try:
+                await kernel.clock.sleep(100)
+            except BaseException:
+                raise ValueError("my own way to say so") from None
+
+        outcomes: list[Outcome] = []
+        pool = kernel.pool("p", work)
+        pool.submit("k", 0, outcomes.append)
+        await kernel.clock.sleep(1)
+        pool.cancel("k")
+        await kernel.clock.sleep(20)
+        return began, outcomes
+
+    assert run_on(loop, main) == (1, [Cancelled()])
+
+
+@each_loop
 def test_leaving_the_kernel_tells_everyone_who_queued(loop: Backend) -> None:
     async def main(outer: Kernel) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -225,7 +281,7 @@ def test_a_key_is_worked_on_by_one_at_a_time_in_order_and_every_message_is_told_
             told[n] += 1
 
         pool = kernel.pool("p", work, workers=workers, queue_bound=bound)
-        pool.breaker._intensity = type(pool.breaker._intensity)(1_000, 1.0)
+        pool._faults = Intensity(1_000, 1.0)
         accepted = []
         for n, (key, seconds, pause) in enumerate(plan):
             if pool.submit(str(key), (n, seconds), partial(tell, n)):

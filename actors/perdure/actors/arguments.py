@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from perdure.contracts import ContextEngine, Model, Tool
+from perdure.contracts import CompactionTrigger, ContextEngine, MemoryFlush, Model, Tool
 from perdure.edges.settings import Settings
 from perdure.errors import UsageError
 from perdure.records import ModelInfo, ToolSpec
@@ -27,6 +27,23 @@ def an_engine(engine: ContextEngine | None) -> ContextEngine | None:
             "goes into the settings (plugins.slots.context_engine)"
         )
     return engine
+
+
+def a_trigger(trigger: CompactionTrigger | None) -> CompactionTrigger | None:
+    """A trigger itself; one that is chosen by its id is named in the settings."""
+    if trigger is not None and not isinstance(trigger, CompactionTrigger):
+        raise UsageError(
+            f"trigger={trigger!r}: give an object with `wants`; a trigger's id goes into the settings "
+            "(plugins.slots.compaction_trigger)"
+        )
+    return trigger
+
+
+def a_flush(flush: MemoryFlush | None) -> MemoryFlush | None:
+    """Something that can be called."""
+    if flush is not None and not callable(flush):
+        raise UsageError(f"flush={flush!r}: give an async function of (context, messages) that returns text")
+    return flush
 
 
 def some_tools(tools: Iterable[Tool] | None) -> tuple[Tool, ...] | None:
@@ -51,3 +68,12 @@ def some_settings(settings: Settings) -> Settings:
     if not isinstance(settings, Settings):
         raise UsageError(f"settings={settings!r}: give what perdure.edges.config.load returns")
     return settings
+
+
+def a_key(key: str) -> str:
+    """A session key as it may be used. Raises `UsageError` with what is wrong."""
+    if not key or len(key) > 512 or any(ord(c) < 32 for c in key):
+        raise UsageError(
+            f"session key {key[:40]!r}: use 1 to 512 printable characters, such as agent:main:cli:dm:me"
+        )
+    return key

@@ -25,7 +25,7 @@ def run(session: Session, mail: Command) -> None:
                 session.compacting.commanded(mail.argument, mail.done)
                 return
             case "new":
-                session.renew(mail.done)
+                session.opening.renew(mail.done)
                 return
             case "undo":
                 session.undo(mail.done)
@@ -41,7 +41,7 @@ def run(session: Session, mail: Command) -> None:
             case "help":
                 answer = HELP
             case "abort" | "stop":
-                answer = "Stopping." if session.turns.abort() else "Nothing is running."
+                answer = "Stopping." if session.abort() else "Nothing is running."
             case _:
                 raise UsageError(f"unknown command /{mail.name}; {HELP}")
         mail.done.set(answer)
@@ -73,10 +73,13 @@ def _model(session: Session, ref: str) -> str:
         return f"The model is {info.ref}."
     session.transcript.choose_model(info.provider, info.id)
     session.adopt(session.transcript.settings, "model")
-    limits = session.environment.limits
-    if limits.window < before.limits.window and session.compacting.tokens > limits.threshold:
-        session.compacting.consider(reason="model_switch")
-    return f"The model is now {info.ref} with a window of {session.environment.limits.window:,} tokens."
+    limits, used = session.environment.limits, session.compacting.tokens
+    told = f"The model is now {info.ref} with a window of {limits.window:,} tokens."
+    if limits.window >= before.limits.window or used <= limits.threshold:
+        return told
+    if session.compacting.consider("model_switch"):
+        return f"{told} The context of {used:,} tokens is compacted for it before the next answer."
+    return f"{told} The context of {used:,} tokens is over its line of {limits.threshold:,}: send /compact."
 
 
 def _think(session: Session, level: str) -> str:

@@ -1,45 +1,69 @@
-"""The session's side of compaction: ask the coordinator, send the worker, prove and commit, truncate."""
+"""The session's side of compaction: ask trigger and coordinator, flush memory, send the worker, prove and
+commit, tell the user once.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from perdure.actors import coordinator
-from perdure.actors.coordinator import Coordinator, Reason, Refuse, Start
+from perdure.actors.coordinator import Coordinator, Reason, Refuse, Start, Wait
 from perdure.actors.messages import (
     Append,
     Compact,
     Compacted,
     CompactionFailed,
+    Flush,
+    Flushed,
     Idle,
     Overflowed,
-    Truncate,
-    Truncated,
 )
 from perdure.context.compaction.proof import Refusal
+from perdure.context.floor import floor_of, in_words, owners
 from perdure.context.tokens import RESULT_WEIGHT, Estimator, Measure
-from perdure.edges.session.rewrite import discard
+from perdure.contracts import Overflow, Pressure
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer
+from perdure.kernel.outcome import Cancelled, Outcome, describe
 from perdure.kernel.waiter import Waiter
 from perdure.records import Assistant, Item, Items, ToolResult
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
 
+Moment = Literal["step", "rest", "idle", "overflow", "model_switch"]
+Cause = Literal["floor", "summariser", "trigger", "attempts"]
+STOPPED = "Nothing was compacted: it was stopped, and nothing was changed."
+CLOSED = "Nothing was compacted: the session was closed meanwhile."
+CHANGED = "Nothing was compacted: the session changed meanwhile. Try again."
+WHAT_TO_DO = {
+    "floor": "say less at once or put it into a file, offer fewer tools, or choose a larger model",
+    "summariser": "send it again later, begin anew with /new, or choose a larger model",
+    "trigger": "send /compact, begin anew with /new, or choose a larger model",
+    "attempts": "begin anew with /new, or choose a larger model",
+}
+
 
 class Compacting:
-    """Owns the coordinator's state, the estimator, and what waits for a compaction's end."""
+    """Owns the coordinator's state, the estimator, and what waits for a compaction's end.
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.state = Coordinator()
+    `state` is that of the session before its sleep; where a new file begins (`/new`) only the number of
+    runs goes on, so that no late report passes for a new one.
+    """
+
+    def __init__(self, session: Session, state: Coordinator) -> None:
+        self.session, self.state = session, state
         self.estimator = Estimator()
-        self._asked: Waiter[str] | None = None
+        self.told = ""  # why the latest attempt led nowhere; empty after a commit
+        self._noted = ""  # the last entry that memory has seen
+        self._floor_told = False  # that system and tools alone are over the threshold
+        self._soft = False  # the flush under way was begun ahead of a compaction
+        self._asked: list[Waiter[str]] = []
+        self._focus = ""
+        self._overflow: Overflowed | None = None  # what the turn that settles waits for
         self._staged: Compacted | None = None
-        self._truncating = False
         self._timer: Timer | None = None
 
     # --- sizes ------------------------------------------------------------------------------------
@@ -59,34 +83,78 @@ class Compacting:
         """The unguarded request: view, system prompt and tools."""
         return self.estimator.tokens(self.session.transcript.size) + self.session.environment.fixed_tokens
 
+    def status(self) -> dict[str, object]:
+        """For `status --deep`; `told` is why the latest attempt led nowhere."""
+        state, limits = self.state, self.session.environment.limits
+        return {
+            "running": state.running,
+            "attempts": state.attempts,
+            "failures": state.failures,
+            "told": self.told,
+            "threshold": limits.threshold,
+            "owners": dict(self._owners()) if self.told else {},  # looks at every message
+        }
+
     @property
     def at_rest(self) -> bool:
         """Nothing is under way that a sleep would disturb."""
-        return self.state.running is None and not self._truncating
+        return self.state.running is None and self.state.flush != "under way"
+
+    @property
+    def comes_first(self) -> bool:
+        """A smaller window was chosen: the next request waits until the view is made for it."""
+        return self.state.running == "model_switch"
 
     def accepted(self, mail: Append) -> None:
         """A model took a request: the count of attempts is over, and its usage teaches the estimator."""
         self.state = coordinator.accepted(self.state)
         usage = mail.message.usage if isinstance(mail.message, Assistant) else None
         if usage is not None and usage.prompt and mail.forecast:
-            self.estimator = self.estimator.learn(mail.forecast, usage.prompt)
-            self.session.transcript.calibration = round(self.estimator.ratio, 4)
+            self._learn(mail.forecast, usage.prompt)
+
+    def _learn(self, forecast: int, real: int) -> None:
+        self.estimator = self.estimator.learn(forecast, real)
+        self.session.transcript.calibration = round(self.estimator.ratio, 4)
 
     # --- triggers ---------------------------------------------------------------------------------
 
-    def consider(self, reason: Reason | None = None) -> None:
-        """Start one in the background if a line is passed; the turn, if any, goes on meanwhile."""
-        wanted = reason or self._wanted()
+    def consider(self, moment: Moment) -> bool:
+        """Start one in the background if the trigger wants it; the turn, if any, goes on meanwhile."""
+        wanted = self._wanted(moment)
         if wanted is not None and isinstance(self._ask(wanted), Start):
             self._begin(wanted)
+            return True
+        if self.session.services.flush is not None:
+            soft = self.session.environment.limits.soft_line
+            if coordinator.wants_flush(self.state, self.tokens, soft):
+                self._flush()
+        return False
 
-    def _wanted(self) -> Reason | None:
+    def _wanted(self, moment: Moment) -> Reason | None:
         limits, t = self.session.environment.limits, self.session.transcript
-        if self.tokens > limits.threshold:
-            return "threshold"
-        if len(t.items) > limits.size_entries or t.view_bytes > limits.size_bytes:
-            return "size"
-        return None
+        pressure = Pressure(
+            moment=moment,
+            tokens=self.tokens,
+            window=limits.window,
+            threshold=self._line,
+            idle_line=limits.idle_line,
+            entries=len(t.items),
+            view_bytes=t.view_bytes,
+            size_entries=limits.size_entries,
+            size_bytes=limits.size_bytes,
+        )
+        return self.session.services.wanted(self.session.key, pressure)
+
+    @property
+    def _line(self) -> int:
+        """The threshold, or what a compaction leaves at best where that is more: below it every turn would
+        compact again. Where system and tools alone are over the threshold, the user is told so once.
+        """
+        env, limits = self.session.environment, self.session.environment.limits
+        if env.fixed_tokens > limits.threshold and not self._floor_told:
+            self._floor_told = True
+            self._tell("system and tools alone are over the threshold", told=False)
+        return max(limits.threshold, min(env.fixed_tokens + limits.kept_tail, limits.overflow))
 
     def rested(self) -> None:
         """A large view whose cache will be cold is compacted while nobody waits for it."""
@@ -104,49 +172,98 @@ class Compacting:
 
     def overflowed(self, overflow: Overflowed) -> None:
         """A request did not fit: the turn waits for a smaller view, or ends with the typed overflow."""
+        self._overflow = overflow
+        if overflow.real > overflow.forecast > 0:  # a refusal that names its size teaches like an answer
+            self._learn(overflow.forecast, overflow.real)
         if self._staged is not None:  # it came while the turn ran, and the turn is between batches now
             self.switch()
+        else:
+            self._make_room()
+
+    def _make_room(self, instead: str = "") -> None:
+        """Begin or await a compaction for the turn that overflowed, or end it: `instead` says better why."""
+        if self.state.running is None and self._wanted("overflow") is None:
+            self._give_up("trigger", instead or "nothing compacts by itself here")
             return
         match self._ask("overflow"):
-            case Start():
-                self._begin("overflow")
-            case Refuse(why):
-                self.session.turns.end_badly("overflow", f"{overflow.why}; {why}")
-            case _:
-                self.session.notice("compaction", "waiting for the compaction that is under way")
+            case Start(reason):
+                self._begin(reason)
+            case Wait(running):
+                self.session.services.log("compaction.awaited", session=self.session.key, reason=running)
+            case Refuse(why, cause):
+                self._give_up(cause, instead or self.told or why)
 
     def commanded(self, focus: str, done: Waiter[str]) -> None:
         """`/compact`: the answer comes when it is done."""
-        match self._ask("manual"):
-            case Start():
-                self._asked = done
-                self._begin("manual", focus)
-            case Refuse(why):
-                done.set(f"Nothing was compacted: {why}.")
-            case _:
-                done.set("A compaction is under way already.")
+        if self.state.running is not None and focus:
+            done.set("A compaction is under way already: send /compact with its focus again behind it.")
+            return
+        self._asked.append(done)
+        if self.state.running is None:
+            self._begin("manual", focus)
 
     def _ask(self, reason: Reason) -> coordinator.Verdict:
-        services, leaf = self.session.services, self.session.transcript.leaf or ""
-        policy: coordinator.Policy = "manual" if services.trigger == "manual" else "auto"
-        return coordinator.ask(self.state, reason, leaf=leaf, now=services.clock.now(), policy=policy)
+        leaf = self.session.transcript.leaf or ""
+        return coordinator.ask(self.state, reason, leaf=leaf, now=self.session.services.clock.now())
+
+    # --- flush, then compact ----------------------------------------------------------------------
 
     def _begin(self, reason: Reason, focus: str = "") -> None:
         self.stop_timer()
-        self.state = coordinator.begin(self.state, reason)
-        if not self.session.submit("compaction", Compact(self.session.snapshot(), reason, focus)):
+        self._focus = focus
+        under_way, services = self.state.flush == "under way", self.session.services
+        if services.flush is None:
+            services.log("flush.absent", session=self.session.key)
+        self.state = coordinator.begin(self.state, reason, flushes=services.flush is not None)
+        if self.state.phase == "summary":
+            self._summarise()
+        elif not under_way:
+            self._flush()
+
+    def _flush(self) -> None:
+        self.state, self._soft = coordinator.flushing(self.state), self.state.running is None
+        mail = Flush(self.session.snapshot(), self._noted, self.state.running)
+        if not self.session.submit("flush", mail, lambda _outcome: Flushed(False)):
+            self.flushed(Flushed(False))
+
+    def flushed(self, mail: Flushed) -> None:
+        """Memory has noted what it wanted, or could not: what waited for it goes on."""
+        if self.state.flush != "under way":
+            return  # of the session before `/new`
+        waited, self._noted = self.state.phase == "flush", mail.upto or self._noted
+        self.state = coordinator.flushed(self.state, well=mail.well, soft=self._soft)
+        if waited and self._soft:
+            self._flush()
+        elif waited:
+            self._summarise()
+
+    def _summarise(self) -> None:
+        run, reason = self.state.run, self.state.running
+        assert reason is not None
+        mail = Compact(run, self.session.snapshot(), reason, self._focus)
+
+        def instead(outcome: Outcome) -> CompactionFailed:
+            stopped = isinstance(outcome, Cancelled)
+            return CompactionFailed(run, "aborted" if stopped else "crashed", describe(outcome))
+
+        if not self.session.submit("compaction", mail, instead):
             self._ended("crashed", "too many compactions wait already")
 
     # --- ends -------------------------------------------------------------------------------------
 
     def compacted(self, mail: Compacted) -> None:
         """A summary is ready. The view is switched between tool batches only, so it may have to wait."""
-        if self.state.running is None:
-            return  # asked for by one that crashed, or for the session before `/new`
+        if self.state.running is None or mail.run != self.state.run:
+            return  # asked for by one that was stopped, or for the session before `/new`
         if self.session.state == "running":
             self._staged = mail
         else:
             self._commit(mail)
+
+    def turn_over(self) -> None:
+        """The agent rests: nothing waits any more, and what is ready is committed."""
+        self._overflow = None
+        self.switch()
 
     def switch(self) -> None:
         """Between batches: commit what is ready."""
@@ -156,27 +273,43 @@ class Compacting:
 
     def failed(self, mail: CompactionFailed) -> None:
         """The worker found no summary."""
-        if self.state.running is not None:
+        if self.state.running is not None and mail.run == self.state.run:
             self._ended(mail.kind, mail.why)
 
-    def crashed(self, pool: str, why: str) -> None:
-        """A worker died of its message: for the session that is a failure like any other."""
-        if pool == "compaction" and self.state.running is not None:
-            self._ended("crashed", why)
-        elif pool == "truncation":
-            self._truncating = False
+    def abort(self) -> bool:
+        """Stop the compaction under way; nothing of it is committed. Whether there was one."""
+        if self.state.running is None:
+            return False
+        self._stop_workers()
+        self.state = coordinator.dropped(self.state)
+        self.session.services.log("compaction.aborted", session=self.session.key)
+        if not self._answer(STOPPED):
+            self.session.notice("compaction", STOPPED)
+        return True
+
+    def stops_with(self, *, turn: bool) -> bool:
+        """Whether an abort means the compaction, too: it was commanded, is waited for, or is alone."""
+        return self.state.running in ("manual", "overflow", "model_switch") or not turn
+
+    def let_go(self) -> None:
+        """The session leaves its file: what is under way is for nobody any more."""
+        self._stop_workers()
+        self._answer(CLOSED)
+
+    def _stop_workers(self) -> None:
+        self._staged = None
+        for pool in ("flush", "compaction"):
+            self.session.services.pools[pool].cancel(self.session.key)
 
     def _commit(self, mail: Compacted) -> None:
-        t = self.session.transcript
-        done = mail.done
+        t, done = self.session.transcript, mail.done
         if mail.generation != t.generation or (done is not None and not _begins(t.items, done.plan.before)):
             self.state = coordinator.dropped(self.state)
-            self._answer("Nothing was compacted: the session changed meanwhile. Try again.")
+            self._answer(CHANGED)
             self._go_on()
             return
         if done is None:  # an engine that owns compaction has made its own store smaller
-            self.state = coordinator.committed(self.state)
-            self._tell("The context engine has compacted its view.")
+            self._committed("The context engine has compacted its view.")
             return
         grown = tuple(t.items[len(done.plan.before) :])
         limits = self.session.environment.limits
@@ -190,80 +323,75 @@ class Compacting:
             self.session.not_written(error)
             self._ended("storage", str(error))
             return
-        self.state = coordinator.committed(self.state)
         self.session.refresh_environment()
-        self._tell(
+        self._committed(
             f"Compacted {proof.entries} messages ({proof.rung}): "
             f"{proof.tokens_before:,} → {proof.tokens_after:,} tokens"
         )
-        self._truncate()
+        self.session.truncating.consider()
 
-    def _ended(self, kind: str, why: str) -> None:
-        now, was = self.session.services.clock.now(), self.state.running
-        hopeless = self.session.transcript.leaf if kind in ("hopeless", "nothing") else None
-        self.state = coordinator.failed(self.state, now=now, hopeless=hopeless)
-        self.session.services.log.warning("compaction.failed", session=self.session.key, kind=kind, why=why)
-        self._answer(f"Nothing was compacted: {why}.")
-        if self.session.state == "settling" and was not in ("overflow", None):
-            self._ask_again(why)  # a background attempt gives up sooner than one that a turn waits for
-        elif self.session.state == "settling":
-            self.session.turns.end_badly("overflow", f"the context can't be made smaller: {why}")
-
-    def _ask_again(self, why: str) -> None:
-        match self._ask("overflow"):
-            case Start():
-                self._begin("overflow")
-            case _:
-                self.session.turns.end_badly("overflow", f"the context can't be made smaller: {why}")
-
-    def _tell(self, text: str) -> None:
+    def _committed(self, text: str) -> None:
+        self.state, self.told = coordinator.committed(self.state), ""
         self._answer(text)
         self.session.notice("compaction", text)
         self._go_on()
 
-    def _answer(self, text: str) -> None:
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            asked.set(text)
+    def _ended(self, kind: str, why: str) -> None:
+        now, was = self.session.services.clock.now(), self.state.running
+        final = kind in ("hopeless", "nothing")
+        self.state = coordinator.failed(
+            self.state, now=now, hopeless=self.session.transcript.leaf if final else None
+        )
+        self.session.services.log.warning("compaction.failed", session=self.session.key, kind=kind, why=why)
+        answered = self._answer(f"Nothing was compacted: {why}.")
+        self._tell(why, told=answered or self._overflow is not None or (final and was == "idle"))
+        if self.session.state == "settling" and self._overflow is None:
+            self._go_on()
+        elif self.session.state == "settling" and was == "overflow":
+            self._give_up("floor" if final else "summariser", why)
+        elif self.session.state == "settling":  # a background attempt gives up sooner than this one
+            self._make_room(why)
 
-    def let_go(self) -> None:
-        """The session leaves its file: what is under way is for nobody any more."""
-        self._answer("Nothing was compacted: the session was closed meanwhile.")
+    def _tell(self, why: str, *, told: bool) -> None:
+        """A failure is told once, however often it comes again; its end is told by the next commit."""
+        first, self.told = not self.told, why
+        if first and not told:
+            floor = in_words(floor_of(dict(self._owners())).items())
+            line = self.session.environment.limits.threshold
+            text = f"Nothing could be compacted: {why}; what no compaction takes away is {floor}"
+            self.session.notice("compaction", f"{text}, the threshold is {line:,}")
+
+    def _answer(self, text: str) -> bool:
+        asked, self._asked = self._asked, []
+        for waiter in asked:
+            waiter.set(text)
+        return bool(asked)
 
     def _go_on(self) -> None:
+        self._overflow = None
         if self.session.state == "settling":
             self.session.turns.run()
 
-    # --- truncation -------------------------------------------------------------------------------
+    # --- the overflow that is left ----------------------------------------------------------------
 
-    def _truncate(self) -> None:
-        services = self.session.services
-        enough = self.session.transcript.covered_bytes >= services.truncate_after
-        if enough and services.truncates and not self._truncating:
-            self._truncating = self.session.submit(
-                "truncation", Truncate(self.session.key, self.session.held)
-            )
+    def _owners(self) -> tuple[tuple[str, int], ...]:
+        t, env = self.session.transcript, self.session.environment
+        chars = [self.estimator.chars(self.weigh(item)) for item in t.items]
+        told = owners(tuple(t.items), chars, fixed_tokens=env.fixed_tokens, tool_tokens=env.tool_tokens)
+        return tuple(told.items())
 
-    def truncated(self, mail: Truncated) -> None:
-        """The rewritten file is ready: put it in place, appends since then included."""
-        if not self._truncating:  # for the session before `/new`, or for one that crashed
-            if mail.prepared is not None:
-                discard(mail.prepared)
-            return
-        self._truncating = False
-        log, key = self.session.services.log, self.session.key
-        if mail.prepared is None:
-            log("truncation.skipped", session=key, why=mail.why)
-            return
-        try:
-            report = self.session.transcript.truncate(mail.prepared)
-        except PerdureError as error:
-            log("truncation.failed", session=key, error=str(error))
-            return
-        if report.done:
-            self.session.notice("truncation", report.line())
-        else:
-            log("truncation.skipped", session=key, why=report.reason)
+    def _give_up(self, cause: Cause, why: str) -> None:
+        """The turn ends with the typed overflow: both numbers, who takes what, and what to do."""
+        overflow, self._overflow = self._overflow, None
+        assert overflow is not None
+        tokens, limit, window = overflow.tokens, overflow.limit, self.session.environment.limits.window
+        said = f"the request is about {tokens:,} tokens, the line is {limit:,} of {window:,}"
+        if overflow.said_by == "provider":
+            said = f"the provider refuses the request, about {tokens:,} of {window:,} tokens"
+        parts = in_words(overflow.owners)
+        text = f"{said} ({parts}), and it can't be made smaller: {why}; {WHAT_TO_DO[cause]}"
+        typed = Overflow(cause, tokens, limit, overflow.owners)
+        self.session.turns.end_badly("overflow", " ".join(text.split()), typed)
 
 
 def _begins(items: list[Item], before: Items) -> bool:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Literal
 
-from perdure.actors.messages import Compact, Compacted, CompactionFailed
+from perdure.actors.coordinator import Reason
+from perdure.actors.messages import Compact, Compacted, CompactionFailed, Snapshot
 from perdure.actors.model_call import answer_of
 from perdure.actors.services import Services
+from perdure.actors.view import estimator_of
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
 from perdure.context.compaction.plan import Nothing, Plan, plan
 from perdure.context.policy import policy_for
-from perdure.context.tokens import Estimator
 from perdure.context.wire import render
 from perdure.contracts import EngineCompaction, EngineContext, Request
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
+from perdure.kernel.outcome import Failed as Failure
+from perdure.kernel.outcome import trace_of
 from perdure.records import Item, ModelInfo, Text, User
 
-_KINDS: Mapping[str, str] = {"deferred": "unreachable", "failed": "unreachable", "aborted": "aborted"}
+_KINDS: Mapping[str, Literal["unreachable", "aborted"]] = {
+    "deferred": "unreachable",
+    "failed": "unreachable",
+    "aborted": "aborted",
+}
 
 
 async def compact(services: Services, key: str, mail: Compact) -> Compacted | CompactionFailed:
@@ -26,41 +34,40 @@ async def compact(services: Services, key: str, mail: Compact) -> Compacted | Co
     view, engine = mail.snapshot, services.resolver.engine(key)
     builtin = Builtin(services, mail)
     context = EngineContext(view.session_id, key, view.file, view.environment.limits.total)
-    forced = mail.reason in ("overflow", "manual", "model_switch")
     try:
-        with services.clock.fail_after(services.timing.summary):
-            result = await engine.compact(context, builtin.run, force=forced, instructions=mail.instructions)
+        with services.clock.fail_after(services.timing.summary + services.timing.engine):
+            result = await engine.compact(
+                context, builtin.run, force=forced(mail.reason), instructions=mail.instructions
+            )
     except DeadlineExceeded:
-        waited = services.timing.summary
-        return CompactionFailed(view.generation, "unreachable", f"no summary within {waited:.0f} s")
+        waited = services.timing.summary + services.timing.engine
+        return CompactionFailed(mail.run, "engine", f"{engine.info.id} did not end within {waited:.0f} s")
+    except Exception as error:
+        services.log.error(
+            "engine.failed", session=key, engine=engine.info.id, trace=trace_of(Failure(error))
+        )
+        return CompactionFailed(mail.run, "engine", f"{engine.info.id} failed: {error!r}")
     if not result.compacted:
-        return CompactionFailed(view.generation, builtin.kind, result.reason or "the engine did not compact")
-    return Compacted(view.generation, builtin.done)
+        return CompactionFailed(mail.run, builtin.kind, result.reason or "the engine did not compact")
+    return Compacted(mail.run, view.generation, builtin.done)
 
 
 class Builtin:
-    """The runtime's own compaction, as the engine contract's delegate."""
+    """The runtime's own compaction, as the engine contract's delegate. It ends by itself in time: where a
+    turn waits for it, a summariser that takes too long is one that can't be reached.
+    """
 
     def __init__(self, services: Services, mail: Compact) -> None:
         self.services, self.mail = services, mail
+        self.until = services.clock.now() + services.timing.summary
         self.done: Done | None = None
-        self.kind = "hopeless"
+        self.kind: Literal["hopeless", "nothing", "unreachable", "aborted"] = "hopeless"
         self.calls = 0
-        view = mail.snapshot
-        self.estimator = Estimator(view.calibration, 0.08, 1) if view.calibration else Estimator()
+        self.estimator = estimator_of(mail.snapshot)
 
     def plan(self) -> Plan | Nothing:
         """What would be covered, and what kept."""
-        view = self.mail.snapshot
-        return plan(
-            view.items,
-            limits=view.environment.limits,
-            estimator=self.estimator,
-            unseen=view.unseen,
-            running=self.mail.reason == "overflow" or view.running,
-            force=self.mail.reason in ("manual", "overflow", "model_switch"),
-            pinned=view.pinned,
-        )
+        return planned(self.mail.snapshot, self.mail.reason)
 
     async def run(self) -> EngineCompaction:
         """Plan, pump the fold with the model's answers, end with a summary or a reason."""
@@ -84,7 +91,7 @@ class Builtin:
         )
         while isinstance(ask := fold.step, Ask):
             self.calls += 1
-            await io.run(fold.answer, await summarise(self.services, view.key, info, ask))
+            await io.run(fold.answer, await summarise(self.services, view.key, info, ask, self.until))
         return self._ended(fold)
 
     def _ended(self, fold: Fold) -> EngineCompaction:
@@ -97,17 +104,37 @@ class Builtin:
         return EngineCompaction(False, False, step.reason)
 
 
-async def summarise(services: Services, key: str, info: ModelInfo, ask: Ask) -> Reply:
-    """One call of the summarising model, with a few tries at what may pass."""
+def forced(reason: Reason) -> bool:
+    """Somebody waits for a smaller view, so that one within the kept tail is cut, too."""
+    return reason in ("overflow", "manual", "model_switch")
+
+
+def planned(view: Snapshot, reason: Reason) -> Plan | Nothing:
+    """What a compaction of this view would cover, the same for memory's flush and for the summary."""
+    return plan(
+        view.items,
+        limits=view.environment.limits,
+        estimator=estimator_of(view),
+        unseen=view.unseen,
+        running=reason == "overflow" or view.running,
+        force=forced(reason),
+        pinned=view.pinned,
+    )
+
+
+async def summarise(services: Services, key: str, info: ModelInfo, ask: Ask, until: float) -> Reply:
+    """One call of the summarising model, with a few tries at what may pass, at most until `until`."""
     request = Request(body(info, ask), info, ask.tokens, f"{key}#summary")
+    clock = services.clock
     for attempt in range(SUMMARY_TRIES):
         try:
-            return await _call(services, request)
+            return await _call(services, request, until)
         except ModelError as error:
             services.log.warning("summary.failed", session=key, kind=error.kind, attempt=attempt + 1)
-            if not error.retryable or attempt + 1 == SUMMARY_TRIES:
+            wait = max(error.retry_after or 0.0, SUMMARY_PAUSE * 2**attempt)
+            if not error.retryable or attempt + 1 == SUMMARY_TRIES or clock.now() + wait >= until:
                 return Failed(error.kind)
-            await services.clock.sleep(max(error.retry_after or 0.0, SUMMARY_PAUSE * 2**attempt))
+            await clock.sleep(wait)
         except Exception as error:  # a model's bug: for the compaction it is one that can't be reached
             services.log.warning("summary.broke", session=key, error=repr(error))
             return Failed("unknown")
@@ -117,8 +144,10 @@ async def summarise(services: Services, key: str, info: ModelInfo, ask: Ask) -> 
 SUMMARY_TRIES, SUMMARY_PAUSE = 3, 0.5
 
 
-async def _call(services: Services, request: Request) -> Reply:
-    message = (await answer_of(services, request)).message
+async def _call(services: Services, request: Request, until: float) -> Reply:
+    if services.clock.now() >= until:
+        return Failed("timeout")
+    message = (await answer_of(services, request, until)).message
     return Answered("".join(b.text for b in message.content if isinstance(b, Text)), message.stop)
 
 

@@ -14,6 +14,7 @@ from perdure.actors.messages import (
     Close,
     Command,
     Deliver,
+    Known,
     Mail,
     Note,
     Sleep,
@@ -29,6 +30,7 @@ from perdure.errors import Closed, PerdureError
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.mailbox import Handler, Ref
 
+NOTHING = Known()
 WAKING = (Deliver, Command, Note, Wake)  # all else is for somebody awake: reports to one who is gone
 
 
@@ -41,7 +43,7 @@ class Directory:
         self.awake: dict[str, Session] = {}
         self._resting: OrderedDict[str, None] = OrderedDict()
         self._leaving: set[str] = set()  # asked to sleep, and not gone yet
-        self._turns: dict[str, int] = {}  # the last turn's number: a lost turn must not pass for a new one
+        self._known: dict[str, Known] = {}  # of those that slept, or broke: nothing late passes for new
         self.wakings = self.sleeps = 0
 
     def ref(self, key: str) -> Ref:
@@ -76,7 +78,7 @@ class Directory:
             return
         ref = self._refs[key]
         try:
-            session = Session(key, ref, self._services, self._released, self._turns.get(key, 0))
+            session = Session(key, ref, self._services, self._released, self._known.get(key, NOTHING))
         except KernelClosed:
             refuse(mail, Closed("the host is stopping"))
             return
@@ -87,8 +89,8 @@ class Directory:
 
     def _released(self, key: str) -> None:
         session = self.awake.pop(key, None)
-        if session is not None and session.turns.number:
-            self._turns[key] = session.turns.number
+        if session is not None and session.known != NOTHING:
+            self._known[key] = session.known
         self._resting.pop(key, None)
         self._leaving.discard(key)
         self.sleeps += 1
@@ -99,7 +101,7 @@ class Directory:
         self._services.log.error("session.crashed", session=key, error=repr(error))
         session = self.awake.pop(key, None)
         if session is not None:
-            self._turns[key] = session.turns.number
+            self._known[key] = session.known
             told = f"{key}: the session broke ({error!r}) and begins anew: send the same id again"
             session.abandon(PerdureError(told))
             self._refs[key].post(Wake())  # what it had begun is taken up

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from perdure.actors.messages import Deliver
 from perdure.context.tokens import measure
 from perdure.contracts import Letter, Receipt, Reply
-from perdure.errors import Busy, MessageTooLarge, PerdureError
+from perdure.edges.session.history import History
+from perdure.errors import Busy, Closed, MessageTooLarge, PerdureError
+from perdure.kernel.errors import Closed as KernelClosed
+from perdure.kernel.jobs import Job
+from perdure.kernel.outcome import Outcome, Returned
 from perdure.kernel.waiter import Waiter
 from perdure.records import Assistant, Item, Text, Usage, User
 
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.actors.session import Session
 
 Who = tuple[str, str]
+NO_ANSWER = "this message was taken before, and no answer to it is on record: send it anew to be answered"
 MOST_WAITING = 256  # letters that wait for one turn's end; checkpoints carry them, so there is a bound
 
 
@@ -97,8 +102,25 @@ class Letters:
         answered = answer_to(transcript.items, receipt.entry)
         if answered is None and self.session.state in ("running", "settling"):
             self._wait(letter, waiter, held=(letter.sender, letter.mid) in transcript.pending)
+        elif answered is None:
+            self._look_back(letter.key, receipt.entry, waiter)
         else:
             waiter.set(recorded_reply(letter.key, answered))
+
+    def _look_back(self, key: str, entry: str, waiter: Waiter[Reply]) -> None:
+        """The answer may be covered by a summary: a job reads it from the file or its segments."""
+        services, path = self.session.services, self.session.transcript.file.path
+
+        def found(_job: Job, outcome: Outcome) -> None:
+            answer = outcome.value if isinstance(outcome, Returned) else None
+            waiter.set(recorded_reply(key, answer))
+
+        try:
+            services.kernel.start(
+                f"{key}#answer", services.io.run, History(path).answer_to, entry, on_end=found
+            )
+        except KernelClosed:
+            waiter.fail(Closed("the host is stopping"))
 
 
 def answer_to(items: list[Item], entry: str) -> Assistant | None:
@@ -113,6 +135,6 @@ def answer_to(items: list[Item], entry: str) -> Assistant | None:
 def recorded_reply(key: str, answer: Assistant | None) -> Reply:
     """What the transcript says was answered: a redelivered id costs no second turn."""
     if answer is None:
-        return Reply(key, "", "stop", 0, Usage(), errors=("the answer is not in the view any more",))
+        return Reply(key, "", "error", 0, Usage(), errors=(NO_ANSWER,))
     text = "".join(b.text for b in answer.content if isinstance(b, Text))
     return Reply(key, text, answer.stop, 0, Usage(), errors=(answer.error,) if answer.error else ())

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias, dataclass_transform
 
 from msgspec import Struct
 
-from perdure.actors.coordinator import Reason
+from perdure.actors.coordinator import FRESH, Coordinator, Reason
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
-from perdure.contracts import Letter, Receipt, Reply
+from perdure.contracts import Letter, Overflow, Receipt, Reply
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
+from perdure.kernel.outcome import Outcome
 from perdure.kernel.waiter import Waiter
-from perdure.records import Decision, Item, Items, Message, Usage
+from perdure.records import Decision, Item, Items, Message, Record, Usage
 
 
 @dataclass_transform(frozen_default=True)
@@ -134,22 +135,39 @@ class AfterTurnDone(Mail):
     turn: int
 
 
+class Flushed(Mail):
+    """Memory was flushed up to the entry `upto` (empty: nothing was new), or (not `well`) could not be."""
+
+    well: bool
+    upto: str = ""
+
+
 class Compacted(Mail):
-    """A compaction worker's result, made for `generation` of the view; proven again at commit.
+    """The result of compaction `run`, made for `generation` of the view; proven again at commit.
 
     `done` is `None` where an engine that owns compaction has made its own store smaller.
     """
 
+    run: int
     generation: int
     done: Done | None
 
 
 class CompactionFailed(Mail):
-    """No summary: `kind` is `unreachable`, `hopeless`, `nothing` or `crashed`."""
+    """Compaction `run` found no summary: the view can't shrink (`hopeless`, `nothing`), or it failed now
+    (`unreachable`, `engine`, `crashed`), or it was stopped (`aborted`).
+    """
 
-    generation: int
-    kind: str
+    run: int
+    kind: Literal["hopeless", "nothing", "unreachable", "engine", "crashed", "aborted", "storage"]
     why: str
+
+
+class Rejoined(Mail):
+    """A job that had the session's file to itself is over; `then` names it, `outcome` is the kernel's."""
+
+    then: Callable[[Outcome], None]
+    outcome: Outcome
 
 
 class Truncated(Mail):
@@ -200,9 +218,21 @@ class AfterTurn(Mail):
     turn: int
 
 
+class Flush(Mail):
+    """Let memory note what stands behind the entry `after` in the snapshot.
+
+    `reason`: of the compaction that would cover it; `None`: none is under way, all of the view is noted.
+    """
+
+    snapshot: Snapshot
+    after: str
+    reason: Reason | None = None
+
+
 class Compact(Mail):
     """Make a summary of the snapshot's older part."""
 
+    run: int
     snapshot: Snapshot
     reason: Reason
     instructions: str = ""
@@ -215,6 +245,13 @@ class Truncate(Mail):
     held: Held
 
 
+class Known(Record):
+    """What is kept of a session that sleeps: the last turn's number, and how its compactions went."""
+
+    turn: int = 0
+    coordinator: Coordinator = FRESH
+
+
 # --- how a turn ends ------------------------------------------------------------------------------
 
 
@@ -224,15 +261,23 @@ class Rested(Mail):
     text: str
     stop: Literal["stop", "length", "error", "overflow", "aborted"]
     error: str | None = None
+    overflow: Overflow | None = None
 
 
 class Overflowed(Mail):
-    """The view must shrink before the turn can go on; `accepted_by` is the side that said so."""
+    """The view must shrink before the turn can go on; `said_by` is the side that said so.
+
+    `owners` of the tokens, which they sum to. `real` is the size that the provider told, of a request whose
+    likeliest size was thought to be `forecast`; 0 where it told none.
+    """
 
     tokens: int
     limit: int
     said_by: Literal["guard", "provider"]
     why: str
+    owners: tuple[tuple[str, int], ...] = ()
+    forecast: int = 0
+    real: int = 0
 
 
 TurnOutcome: TypeAlias = Rested | Overflowed

@@ -5,6 +5,8 @@ The vendors' own retries are switched off, so that every wait is in the kernel's
 
 from __future__ import annotations
 
+from math import inf
+
 from perdure.actors.messages import Snapshot, Tally
 from perdure.actors.services import Services, Timing
 from perdure.context.pipeline import Prepared
@@ -21,6 +23,7 @@ from perdure.contracts import (
 )
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
+from perdure.records import Block, Text, Thinking
 
 
 async def call_model(services: Services, view: Snapshot, prepared: Prepared, tally: Tally) -> Answer:
@@ -44,17 +47,18 @@ async def call_model(services: Services, view: Snapshot, prepared: Prepared, tal
     raise AssertionError("unreachable")
 
 
-async def answer_of(services: Services, request: Request) -> Answer:
-    """One call that nobody listens to, without a second try. Raises `ModelError`."""
+async def answer_of(services: Services, request: Request, until: float = inf) -> Answer:
+    """One call that nobody listens to, without a second try, at most until `until`. Raises `ModelError`."""
     stream = services.resolver.model(request.model).stream(request)
     try:
         while True:
-            with services.clock.fail_after(services.timing.model_idle):
+            left = max(0.001, until - services.clock.now())
+            with services.clock.fail_after(min(services.timing.model_idle, left)):
                 event = await anext(stream)
             if isinstance(event, Answer):
                 return event
     except DeadlineExceeded:
-        raise ModelError("timeout", "the model went silent") from None
+        raise ModelError("timeout", "the model went silent, or took too long") from None
     except StopAsyncIteration:
         raise ModelError("cut", "the model's stream ended early") from None
     finally:
@@ -91,7 +95,14 @@ def _checked(answer: Answer) -> Answer:
     message = answer.message
     if message.stop == "error":
         raise ModelError("invalid", message.error or "the model refused")
+    if message.stop == "stop" and not any(map(_says, message.content)):
+        raise ModelError("empty", "the model's answer is blank: no word, no tool call")
     return answer
+
+
+def _says(block: Block) -> bool:
+    """Whether somebody can do something with it; thinking alone is for the model itself."""
+    return not isinstance(block, Thinking) and (not isinstance(block, Text) or bool(block.text.strip()))
 
 
 def _publish(services: Services, key: str, event: ModelEvent, tally: Tally) -> None:

@@ -1,4 +1,7 @@
-"""How a session gets its file: by a job that opens, makes or renews it, while its mail waits."""
+"""How a session gets its file, and lends it: to a job that opens, makes, renews, swaps or closes it.
+
+Mail waits meanwhile: no handler does what may block, and nothing is appended behind a job's back.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from perdure.actors.messages import Close, Mail, Woken
+from perdure.actors.messages import Close, Command, Deliver, Mail, Note, Rejoined, Woken
 from perdure.edges.session import branching
 from perdure.edges.session.files import Held
 from perdure.edges.session.tail import open_session
 from perdure.errors import Busy, Closed, PerdureError, StorageFailed
+from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
-from perdure.kernel.outcome import Failed, Returned
+from perdure.kernel.outcome import Failed, Outcome, Returned, at_once
 from perdure.kernel.waiter import Waiter
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
 
 Change: TypeAlias = Callable[[Held, int], str]  # the file in our hands, wall ms; what to tell the user
-MOST_STASHED = 256  # mail that waits while the file is being opened
+MOST_STASHED = 256  # mail that waits while the file is in a job's hands
+OUTSIDE = (Deliver, Command, Note)
 
 
 class Opening:
@@ -32,6 +37,7 @@ class Opening:
         self.session = session
         self.stash: deque[Mail] = deque()
         self.renewing: Waiter[str] | None = None
+        self._then: Callable[[Outcome], None] | None = None  # what follows on the job that has the file
         self.changing: Change | None = None
         self.asked: Waiter[str] | None = None
         self._answer: str | PerdureError = ""
@@ -85,9 +91,43 @@ class Opening:
             case _:
                 self.session.ref.post(Woken(None, Closed("the host stopped while the session was opening")))
 
+    # --- the file in a job's hands ----------------------------------------------------------------
+
+    @property
+    def apart(self) -> bool:
+        """A job has the file to itself: nothing is appended, and mail waits."""
+        return self._then is not None
+
+    def with_file(self, work: Callable[[], object], then: Callable[[Outcome], None]) -> None:
+        """Let a job do blocking work on the file; `then` is told its outcome, before any other mail."""
+        key, services, post = self.session.key, self.session.services, self.session.ref.post
+        try:
+            services.kernel.start(
+                f"{key}#file", services.io.run, work, on_end=lambda _job, out: post(Rejoined(then, out))
+            )
+        except KernelClosed:  # the host stops: nobody is held up any more
+            then(at_once(work))
+        else:
+            self._then = then
+
+    def rejoined(self, mail: Rejoined) -> None:
+        """The job is over: what was to follow, then the mail that came meanwhile."""
+        if self._then is not mail.then:
+            return  # of a session that broke meanwhile
+        self._then = None
+        mail.then(mail.outcome)
+        if self.session.state != "closed":
+            self.hand_over()
+
+    def give_up(self) -> None:
+        """The session is broken: whatever a job does to the file is no business of it any more."""
+        self._then = None
+
+    # --- mail that waits --------------------------------------------------------------------------
+
     def wait(self, mail: Mail) -> None:
-        """Keep mail until the file is open, within bounds."""
-        if len(self.stash) < MOST_STASHED or isinstance(mail, Close):
+        """Keep mail until the file is ours alone, what comes from outside within bounds."""
+        if len(self.stash) < MOST_STASHED or not isinstance(mail, OUTSIDE):
             self.stash.append(mail)
         else:
             key = self.session.key
@@ -109,7 +149,7 @@ class Opening:
     def hand_over(self) -> None:
         """Handle what has waited."""
         session = self.session
-        while self.stash and session.state not in ("opening", "closed"):
+        while self.stash and session.state not in ("opening", "closed") and not self.apart:
             mail = self.stash.popleft()
             try:
                 session.handle(mail)
@@ -117,6 +157,22 @@ class Opening:
                 broke = f"{session.key}: the session broke ({error!r}): send the same id again"
                 refuse(mail, PerdureError(broke))
                 raise
+
+    def send_on(self) -> None:
+        """The session has left, and may be woken again by what came while it did."""
+        while self.stash:
+            self.session.ref.handler(self.stash.popleft())
+
+    def renew(self, done: Waiter[str]) -> None:
+        """`/new`: end the turn, put the file aside and begin another; mail that comes meanwhile waits."""
+        if self.renewing is not None:
+            done.fail(Busy(f"{self.session.key}: a new session is being made already"))
+            return
+        self.renewing = done
+        if self.session.state == "idle":
+            self.session.begin_anew()
+        else:
+            self.session.abort()
 
     def turn_away(self, error: BaseException) -> None:
         """Whatever still waits won't be handled."""

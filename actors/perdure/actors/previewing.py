@@ -40,7 +40,7 @@ async def preview(services: Services, key: str, focus: str) -> Previewed:
     if not services.files.exists(key):
         raise SessionNotFound(f"{key}: no such session: see `perdure sessions list`")
     opened = await services.io.run(lambda: open_session(services.files.path(key)))
-    mail = Compact(_snapshot(services, key, opened), "manual", focus)
+    mail = Compact(0, _snapshot(services, key, opened), "manual", focus)
     builtin = Builtin(services, mail)
     chosen = builtin.plan()
     result = await builtin.run()

@@ -64,7 +64,7 @@ class HostResolver:
         self._reader = WorkspaceReader()
         self._shown_to: OrderedDict[str, Snapshot] = OrderedDict()  # by session key
         self._engine: ContextEngine | None = None
-        self.replaced = ""  # in words, where the chosen engine is not the one in use
+        self.replaced = ""  # in words, where a chosen plugin is not the one in use
 
     def workspace(self, key: str) -> Path:
         """`--workspace`, else the agent's from the configuration, else its folder in the state."""
@@ -130,9 +130,13 @@ class HostResolver:
                 if self._settings.plugins.strict:
                     raise
                 self._log("engine.fallback", session=key, engine=chosen, error=str(error))
-                self.replaced = f"{error}; legacy is in use instead"
+                self.stands_in(f"{error}; legacy is in use instead")
                 self._engine = self._engine_of("legacy")
         return self._engine
+
+    def stands_in(self, told: str) -> None:
+        """A chosen plugin is not the one in use, in words for whoever starts the host."""
+        self.replaced = "; ".join(filter(None, (self.replaced, told)))
 
     def environment(self, key: str, model: ModelInfo, thinking: str, *, fresh: bool = True) -> Environment:
         """The prompt is built from the workspace as it stands now (`fresh`), or as the session knows it.

@@ -12,10 +12,11 @@ from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
-from perdure.contracts import Blobs, ContextEngine, Model, Tool
+from perdure.contracts import Blobs, CompactionReason, ContextEngine, MemoryFlush, Model, Pressure, Tool
 from perdure.edges.images import Scaler
 from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
+from perdure.edges.settings import Settings
 from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
@@ -59,11 +60,24 @@ class Timing:
     tool: float = 600.0
     engine: float = 30.0
     summary: float = 900.0
+    flush: float = 120.0
     ask: float = 60.0
     retries: int = 5
     retry_base: float = 0.5
     retry_cap: float = 60.0
     max_steps: int = 1000
+
+
+def configured_timing(settings: Settings) -> Timing:
+    """As the configuration has it."""
+    models, host = settings.models, settings.host
+    return Timing(
+        model_idle=models.idle_timeout_seconds,
+        tool=host.tool_timeout_seconds,
+        engine=settings.plugins.deadline_seconds,
+        summary=settings.compaction.timeout_seconds,
+        retries=models.retries,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +97,8 @@ class Services:
     upkeep: Upkeep
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
-    trigger: str = "auto"
+    wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None
+    flush: MemoryFlush | None = None
     evidence_limit: int = 256 * 1024  # characters of tool output that an entry may hold itself
     scaler: Scaler | None = None
     compacts_idle: bool = True

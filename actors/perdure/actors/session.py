@@ -9,16 +9,19 @@ worker's message that comes back as mail. States and what moves them:
                         │               settling ──Compacted──► running (the same turn goes on)
                         └─Sleep, Close──► closed      └─failed──► idle (typed overflow to the caller)
 
-Its parts: `opening` (its file), `letters` (its inbox), `turns` (its turn), `compacting` (its size).
+Its parts: `opening` (its file), `letters` (its inbox), `turns` (its turn), `compacting` (its size) and
+`truncating` (its disk). While a job has the file to itself (`opening.with_file`), mail waits in any state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, TypeAlias
 
 from perdure.actors import commands
 from perdure.actors.compacting import Compacting
+from perdure.actors.coordinator import Coordinator, asleep
 from perdure.actors.keeping import Keeping
 from perdure.actors.letters import Letters
 from perdure.actors.messages import (
@@ -30,12 +33,15 @@ from perdure.actors.messages import (
     Compacted,
     CompactionFailed,
     Deliver,
+    Flushed,
     Idle,
     KeepAlive,
     Kept,
+    Known,
     Mail,
     NextStep,
     Note,
+    Rejoined,
     Sleep,
     Snapshot,
     Truncated,
@@ -47,6 +53,7 @@ from perdure.actors.opening import Opening
 from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
+from perdure.actors.truncating import Truncating
 from perdure.actors.turns import Turns
 from perdure.actors.undoing import undone
 from perdure.actors.view import unseen
@@ -57,7 +64,7 @@ from perdure.edges.session.facts import Settings
 from perdure.edges.session.files import Held
 from perdure.errors import Busy, Closed, Fenced, PerdureError
 from perdure.kernel.mailbox import Ref
-from perdure.kernel.outcome import Returned, describe
+from perdure.kernel.outcome import Failed, Outcome, Returned, describe
 from perdure.kernel.waiter import Waiter
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
@@ -69,7 +76,12 @@ class Session:
     """One awake session. `release` gives its place back when it closes or falls asleep."""
 
     def __init__(
-        self, key: str, ref: Ref, services: Services, release: Callable[[str], None], turn: int = 0
+        self,
+        key: str,
+        ref: Ref,
+        services: Services,
+        release: Callable[[str], None],
+        known: Known = Known(),  # noqa: B008  # frozen
     ) -> None:
         self.key, self.ref, self.services, self.release = key, ref, services, release
         self.state: State = "opening"
@@ -77,8 +89,9 @@ class Session:
         self.lost = False  # the file has another owner now
         self.opening = Opening(self)
         self.letters = Letters(self)
-        self.turns = Turns(self, turn)
-        self.compacting = Compacting(self)
+        self.turns = Turns(self, known.turn)
+        self.compacting = Compacting(self, known.coordinator)
+        self.truncating = Truncating(self)
         self.keeping = Keeping(self)
         self.held: Held
         self.transcript: Transcript
@@ -91,11 +104,11 @@ class Session:
 
     def handle(self, mail: Mail) -> None:
         """Decide on one message. Never waits, never raises for a user's mistake."""
-        if self.state == "opening" and not isinstance(mail, Woken):
+        if (self.opening.apart or self.state == "opening") and not isinstance(mail, Woken | Rejoined):
             self.opening.wait(mail)
             return
         self._decide(mail)
-        if self.lost and self.state != "closed":
+        if self.lost and self.state != "closed" and not self.opening.apart:
             self._lose()
         elif self.at_ease:
             self.services.on_idle(self.key)
@@ -115,19 +128,21 @@ class Session:
             case Note():
                 self._note(mail)
             case Abort(done):
-                running = self.turns.abort()
+                stopped = self.abort()
                 if done is not None:
-                    done.set(running)
+                    done.set(stopped)
+            case Flushed():
+                self.compacting.flushed(mail)
             case Compacted():
                 self.compacting.compacted(mail)
             case CompactionFailed():
                 self.compacting.failed(mail)
             case Truncated():
-                self.compacting.truncated(mail)
+                self.truncating.ready(mail)
             case AfterTurnDone():
                 self.turns.after_due = False
                 if self.state == "idle":
-                    self.compacting.consider()
+                    self.compacting.consider("rest")
                     self.compacting.rested()
                     self.keeping.rested()
             case Idle():
@@ -139,6 +154,8 @@ class Session:
                 self.keeping.due()
             case Kept():
                 self.keeping.kept(mail)
+            case Rejoined():
+                self.opening.rejoined(mail)
             case Sleep(done):
                 self._sleep(done)
             case Close():
@@ -164,14 +181,25 @@ class Session:
         """Whoever tried tells its own caller; a file that another one owns now is let go besides."""
         self.lost = self.lost or isinstance(error, Fenced)
 
+    def abort(self) -> bool:
+        """Stop the turn, and a compaction that it waits for, that was commanded, or that runs alone."""
+        turn = self.turns.stoppable
+        compaction = self.compacting.stops_with(turn=turn) and self.compacting.abort()
+        return (turn and self.turns.abort()) or compaction
+
     # --- what its parts share ---------------------------------------------------------------------
+
+    @property
+    def known(self) -> Known:
+        """What the next waking begins with."""
+        return Known(self.turns.number, asleep(self.compacting.state))
 
     @property
     def at_ease(self) -> bool:
         """Nothing is under way here, and nothing waits: it may sleep."""
-        resting = self.state == "idle" and not self.turns.after_due
-        busy = self.transcript.pending or self.keeping.under_way
-        return resting and not busy and self.compacting.at_rest
+        resting = self.state == "idle" and not self.turns.after_due and not self.opening.apart
+        work = self.truncating.under_way or self.keeping.under_way or self.transcript.pending
+        return resting and not work and self.compacting.at_rest
 
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
@@ -194,21 +222,18 @@ class Session:
             refreshed=self.refreshed,
         )
 
-    def submit(self, pool: str, mail: Mail) -> bool:
-        """Give a worker something to do; its answer comes back as mail of ours."""
+    def submit(
+        self, pool: str, mail: Mail, instead: Callable[[Outcome], Mail | None] = lambda _outcome: None
+    ) -> bool:
+        """Give a worker something to do; its answer, or `instead` of a bad end, comes as mail."""
 
-        def back(outcome: object) -> None:
-            match outcome:
-                case Returned(Mail() as answer):
-                    self.ref.post(answer)
-                case Returned(None):
-                    pass
-                case _:
-                    self.services.log.error(
-                        "worker.failed", session=self.key, pool=pool, outcome=repr(outcome)
-                    )
-                    self.turns.after_due = self.turns.after_due and pool != "after_turn"
-                    self.compacting.crashed(pool, describe(outcome))
+        def back(outcome: Outcome) -> None:
+            if not isinstance(outcome, Returned):
+                log = self.services.log.error if isinstance(outcome, Failed) else self.services.log
+                log("worker.failed", session=self.key, pool=pool, outcome=describe(outcome))
+            answer = outcome.value if isinstance(outcome, Returned) else instead(outcome)
+            if isinstance(answer, Mail):
+                self.ref.post(answer)
 
         accepted = self.services.pools[pool].submit(self.key, mail, back)
         if not accepted:
@@ -272,17 +297,6 @@ class Session:
         self._tell_closed()
         self.opening.turn_away(error)
 
-    def renew(self, done: Waiter[str]) -> None:
-        """`/new`: end the turn, put the file aside and begin another; mail that comes meanwhile waits."""
-        if self.opening.renewing is not None:
-            done.fail(Busy(f"{self.key}: a new session is being made already"))
-            return
-        self.opening.renewing = done
-        if self.state == "idle":
-            self.begin_anew()
-        else:
-            self.turns.abort()
-
     def undo(self, done: Waiter[str]) -> None:
         """`/undo`: leave the file, take the latest compaction back, and open it as it is then."""
         if not self.at_ease:
@@ -291,29 +305,44 @@ class Session:
         env, estimator = self.environment, self.compacting.estimator
         self.opening.changing = lambda held, now: undone(held, now, env, estimator)
         self.opening.asked = done
-        self._leave_file()
-        answered, self.turns = self.turns.answered, Turns(self, self.turns.number)
-        self.turns.answered = answered
-        self.state = "opening"
-        self.opening.begin()
+
+        def left() -> None:
+            answered, self.turns = self.turns.answered, Turns(self, self.turns.number)
+            self.turns.answered = answered
+            self.state = "opening"
+            self.opening.begin()
+
+        self._leave_file(left)
 
     def begin_anew(self) -> None:
         """Leave the file and open the one that follows it."""
-        self._leave_file()
-        self.letters.refuse(Closed("a new session was begun before this was answered"))
-        self.letters, self.compacting, self.keeping = Letters(self), Compacting(self), Keeping(self)
-        self.turns = Turns(self, self.turns.number)
-        self.state = "opening"
-        self.opening.begin()
+
+        def left() -> None:
+            self.letters.refuse(Closed("a new session was begun before this was answered"))
+            self.letters, self.truncating = Letters(self), Truncating(self)
+            self.keeping = Keeping(self)
+            self.compacting = Compacting(self, Coordinator(run=self.compacting.state.run))
+            self.turns = Turns(self, self.turns.number)
+            self.state = "opening"
+            self.opening.begin()
+
+        self._leave_file(left)
 
     # --- sleep and end ----------------------------------------------------------------------------
 
     def _sleep(self, done: Waiter[bool] | None) -> None:
         can = self.at_ease
-        if can:
+
+        def left() -> None:
             self._let_go()
-        if done is not None:
-            done.set(can)
+            self.opening.send_on()
+            if done is not None:
+                done.set(True)
+
+        if can:
+            self._leave_file(left)
+        elif done is not None:
+            done.set(False)
 
     def _close(self, mail: Close) -> None:
         self.closing.append(mail.done)
@@ -324,30 +353,44 @@ class Session:
 
     def finish_close(self) -> None:
         """The turn, if there was one, has ended: leave the file whole and tell who waits."""
-        self._let_go()
-        self.letters.refuse(Closed("the session was closed before it answered"))
-        self._tell_closed()
+
+        def left() -> None:
+            self._let_go()
+            self.opening.turn_away(Closed("the session was closed"))
+            self.letters.refuse(Closed("the session was closed before it answered"))
+            self._tell_closed()
+
+        self._leave_file(left)
 
     def _tell_closed(self) -> None:
         for done in self.closing:
             done.set(None)
 
     def _let_go(self) -> None:
-        self._leave_file()
         self.state = "closed"
         self.release(self.key)
-        self.opening.turn_away(Closed("the session was closed"))
 
-    def _leave_file(self) -> None:
+    def _leave_file(self, then: Callable[[], None]) -> None:
+        """Write what a waking needs, let a job make the file durable and close it, then go on."""
         self.stop_timers()
         self.compacting.let_go()
+        held, unfinished = self.held, self.turns.unfinished
         try:
             self.transcript.leave()
-            self.held.close(handover=True)
         except PerdureError as error:
-            self.services.log.error("session.not_left_whole", session=self.key, error=str(error))
-            self.held.close(handover=False)
-        self.services.upkeep.slept(self.key, self.held, unfinished=self.turns.unfinished)
+            self._not_left_whole(error)
+
+        def left(outcome: Outcome) -> None:
+            if not isinstance(outcome, Returned):
+                self._not_left_whole(outcome.error if isinstance(outcome, Failed) else describe(outcome))
+                held.close(handover=False)
+            self.services.upkeep.slept(self.key, held, unfinished=unfinished)
+            then()
+
+        self.opening.with_file(partial(held.close, handover=True), left)
+
+    def _not_left_whole(self, error: object) -> None:
+        self.services.log.error("session.not_left_whole", session=self.key, error=str(error))
 
     def stop_timers(self) -> None:
         """A turn starts, or the session leaves."""
@@ -358,6 +401,7 @@ class Session:
     def abandon(self, error: BaseException) -> None:
         """This object is broken (a bug): let go of everything; the session begins anew from its file."""
         opened, self.state = self.state not in ("opening", "closed"), "closed"
+        self.opening.give_up()
         if self.turns.job is not None:
             self.turns.job.cancel()
         self.stop_timers()

@@ -97,6 +97,7 @@ def session_line(session: Session) -> dict[str, Any]:
         "view_tokens": session.compacting.tokens,
         "window": session.environment.limits.window,
         "last_compaction": t.compaction,
+        "compaction": session.compacting.status(),
         "cache": cache_line(session),
         "errors": list(session.turns.tally.errors),
     }

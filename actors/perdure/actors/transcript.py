@@ -203,16 +203,17 @@ class Transcript:
         self.size = sum(map(self._weigh, self.items), Measure())
         return head
 
-    def truncate(self, prepared: Prepared) -> Truncated:
-        """Put the rewritten file in place. The view stays as it is; only places in the file change."""
+    def swap(self, prepared: Prepared) -> tuple[Truncated, Opened | None]:
+        """Put the rewritten file in place, and read it. Blocking, with no append at the same time."""
         report = commit(self.file, prepared)
-        if report.done:
-            opened = open_session(self.file.path)
-            self._take_places(opened)
-            self.covered_bytes = 0
-            if self.leaf != self.compaction:  # nothing of ours stands directly behind a compaction
-                self.checkpoint()
-        return report
+        return report, open_session(self.file.path) if report.done else None
+
+    def swapped(self, opened: Opened) -> None:
+        """The file was rewritten. The view stays as it is; only places in the file change."""
+        self._take_places(opened)
+        self.covered_bytes = 0
+        if self.leaf != self.compaction:  # nothing of ours stands directly behind a compaction
+            self.checkpoint()
 
     def leave(self) -> None:
         """Before the session sleeps: a checkpoint where waking would have to read far."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.actors.after_turn import after_turn
 from perdure.actors.compaction import compact
+from perdure.actors.flush import flush
 from perdure.actors.ingest import ingest
 from perdure.actors.services import Services
 from perdure.actors.truncation import truncate
@@ -35,6 +36,7 @@ class PoolSpec:
 POOLS = (
     PoolSpec("ingest", ingest, workers=4, bound=65_536),
     PoolSpec("after_turn", after_turn, workers=4, bound=16_384),
+    PoolSpec("flush", flush, workers=None, bound=4_096),
     PoolSpec("compaction", compact, workers=None, bound=4_096),
     PoolSpec("truncation", truncate, workers=2, bound=4_096),
 )

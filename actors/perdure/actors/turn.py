@@ -15,12 +15,15 @@ from perdure.actors.model_call import call_model
 from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
+from perdure.actors.view import estimator_of
 from perdure.context import pipeline
 from perdure.context.blame import Made
+from perdure.context.floor import owners
 from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
-from perdure.context.tokens import Estimator
+from perdure.context.tokens import measure
 from perdure.context.watch import Watch, told
+from perdure.edges.models.classify import observed_tokens
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.waiter import Waiter
@@ -50,13 +53,13 @@ class Turn:
             view = await self._next_step()
             try:
                 prepared = await self._prepare(view)
-                answer = await call_model(self.services, view, prepared, self.tally)
             except ContextOverflow as full:
-                return Overflowed(full.tokens, full.limit, "guard", str(full))
+                return Overflowed(full.tokens, full.limit, "guard", str(full), tuple(full.owners.items()))
+            try:
+                answer = await call_model(self.services, view, prepared, self.tally)
             except ModelError as error:
                 if error.kind == "overflow":
-                    window = view.environment.model.window
-                    return Overflowed(window, window, "provider", str(error))
+                    return self._refused(view, prepared, error)
                 return await self._give_up(view, str(error))
             sent = self.watch.prefix.fingerprint if self.watch is not None else ""
             item = await self.append(
@@ -89,7 +92,7 @@ class Turn:
             decided=view.decisions,
             unseen=view.unseen,
             hooks=(*self.services.hooks, *pipeline.HOOKS),
-            estimator=Estimator(view.calibration, 0.08, 1) if view.calibration else None,
+            estimator=estimator_of(view),
             cache_age=view.cache_age,
             scratch=self.scratch,
         )
@@ -134,6 +137,15 @@ class Turn:
         if message.usage is not None:
             self.tally.usage = self.tally.usage + message.usage
 
+    def _refused(self, view: Snapshot, prepared: pipeline.Prepared, error: ModelError) -> Overflowed:
+        """What the guard had let pass was too much for the provider."""
+        env, estimator = view.environment, estimator_of(view)
+        chars = [estimator.chars(measure(item.message)) for item in prepared.items]
+        told = owners(prepared.items, chars, fixed_tokens=env.fixed_tokens, tool_tokens=env.tool_tokens)
+        tokens, limit = sum(told.values()), env.limits.overflow
+        real = observed_tokens(str(error)) or 0
+        return Overflowed(tokens, limit, "provider", str(error), tuple(told.items()), prepared.forecast, real)
+
     def _tell(self, view: Snapshot, prepared: pipeline.Prepared, message: Assistant) -> None:
         """To the log: what this request shortened for good, and a cache that broke."""
         log, env = self.services.log, view.environment
@@ -148,12 +160,12 @@ class Turn:
 
     async def _give_up(self, view: Snapshot, why: str) -> Rested:
         info, now = view.environment.model, self.services.clock.wall_ms()
-        partial = (Text(self.tally.partial),) if self.tally.partial else ()
+        partial = (Text(self.tally.partial),) if self.tally.partial.strip() else ()
         await self.append(
             Assistant(partial, "error", info.provider, info.api, info.id, error=why, timestamp=now)
         )
         self.tally.errors.append(why)
-        return Rested(self.tally.partial, "error", why)
+        return Rested(self.tally.partial if partial else "", "error", why)
 
 
 def _rest(stop: Stop) -> Literal["stop", "length", "aborted"]:

@@ -24,7 +24,7 @@ from perdure.actors.turn import Turn
 from perdure.actors.view import answered_at, at_rest
 from perdure.context.pipeline import Scratch
 from perdure.context.watch import Watch
-from perdure.contracts import Reply, TurnFinished, TurnStarted
+from perdure.contracts import Overflow, Reply, TurnFinished, TurnStarted
 from perdure.edges.session.facts import Opened
 from perdure.errors import Closed, PerdureError, StorageFailed
 from perdure.kernel.deadlines import Timer
@@ -70,7 +70,10 @@ class Turns:
             self._refresh()
         self.tally = Tally()
         session.services.events.publish(TurnStarted(session.key, self.number + 1))
-        self.run()
+        if session.compacting.comes_first:
+            session.state = "settling"
+        else:
+            self.run()
 
     def _refresh(self) -> None:
         session = self.session
@@ -162,7 +165,7 @@ class Turns:
             session.not_written(error)
             mail.view.fail(error)
             return
-        session.compacting.consider()
+        session.compacting.consider("step")
         mail.view.set(session.snapshot())
 
     def append(self, mail: Append) -> None:
@@ -187,12 +190,20 @@ class Turns:
         if mail.accepted:
             self.answered = session.services.clock.wall_ms()
             session.compacting.accepted(mail)
+            self._tell_pruned(mail)
         mail.done.set(item)
         if isinstance(item.message, Assistant):
             self.called.update(block.id for block in item.message.content if isinstance(block, ToolCall))
         if not self._passive:
             told = Ingest(session.key, str(transcript.file.path), transcript.session_id, (item,))
             session.submit("ingest", told)
+
+    def _tell_pruned(self, mail: Append) -> None:
+        pruned = sum(decision.form == "pruned" for decision in mail.decisions)
+        if pruned:
+            self.session.notice(
+                "pruning", f"{pruned} old tool results are no longer shown whole: recall reads them"
+            )
 
     def ended(self, mail: TurnEnded) -> None:
         """The turn's job is over, however."""
@@ -221,8 +232,14 @@ class Turns:
 
     # --- end --------------------------------------------------------------------------------------
 
+    @property
+    def stoppable(self) -> bool:
+        """There is a turn that an abort would end."""
+        state = self.session.state
+        return state == "settling" or (state == "running" and self.job is not None)
+
     def abort(self) -> bool:
-        """Stop the running turn, if any; its end comes as `TurnEnded`."""
+        """Stop the turn, if any; the end of one that runs comes as `TurnEnded`."""
         if self.session.state == "settling":
             self.end_badly("aborted", "aborted by the user")
             return True
@@ -232,10 +249,12 @@ class Turns:
         self.job.cancel()
         return True
 
-    def end_badly(self, stop: Literal["error", "aborted", "overflow"], why: str) -> None:
+    def end_badly(
+        self, stop: Literal["error", "aborted", "overflow"], why: str, overflow: Overflow | None = None
+    ) -> None:
         """Close the turn in the transcript with what the model had said so far."""
         session, info = self.session, self.session.environment.model
-        partial = (Text(self.tally.partial),) if self.tally.partial else ()
+        partial = (Text(self.tally.partial),) if self.tally.partial.strip() else ()
         kind: Literal["error", "aborted"] = "aborted" if stop == "aborted" else "error"
         now = session.services.clock.wall_ms()
         message = Assistant(partial, kind, info.provider, info.api, info.id, error=why, timestamp=now)
@@ -246,15 +265,16 @@ class Turns:
             session.services.log.error("turn.end_not_written", session=session.key, error=str(error))
         if stop != "aborted":
             self.tally.errors.append(why)
-        self.finish(Rested(self.tally.partial, stop, why))
+        self.finish(Rested(self.tally.partial, stop, why, overflow))
 
     def finish(self, rested: Rested) -> None:
         """The agent rests: tell who waits, run the hooks, and take up what has come meanwhile."""
         session, t = self.session, self.tally
         key = session.key
-        reply = Reply(key, rested.text, rested.stop, t.steps, t.usage, tuple(t.entries), tuple(t.errors))
+        ends = (tuple(t.entries), tuple(t.errors), rested.overflow)
+        reply = Reply(key, rested.text, rested.stop, t.steps, t.usage, *ends)
         session.state = "idle"
-        session.compacting.switch()
+        session.compacting.turn_over()
         session.letters.answer(reply)
         session.services.events.publish(TurnFinished(key, reply))
         self._run_hooks()
@@ -272,7 +292,9 @@ class Turns:
             self.after_due = True
             session.ref.post(AfterTurnDone(self.number))
         else:
-            self.after_due = session.submit("after_turn", AfterTurn(session.snapshot(), self.number))
+            turn = AfterTurnDone(self.number)
+            due = AfterTurn(session.snapshot(), self.number)
+            self.after_due = session.submit("after_turn", due, lambda _outcome: turn)
 
     @property
     def _passive(self) -> bool:

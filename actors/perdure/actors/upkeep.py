@@ -80,6 +80,11 @@ class Upkeep:
         self._awake.add(held)
         self._arm()
 
+    def killed(self) -> None:
+        """Nothing is ours any more: what a killed process leaves undone stays undone."""
+        self._awake.clear()
+        self._dirty.clear()
+
     def wrote(self, held: Held) -> None:
         """Something was appended: it is made durable within a second."""
         if self._io.sync:
@@ -150,8 +155,12 @@ class Upkeep:
             return
         self._locks_due = now + LOCKS_EVERY
         for held in list(self._awake):
-            if not held.lock.refresh(self._kernel.clock.wall_ms()):
-                self._log.warning("session.lock_taken", file=str(held.file.path))
+            self._quietly("session.lock_failed", partial(self._refresh, held))
+
+    def _refresh(self, held: Held) -> None:
+        if not held.lock.refresh(self._kernel.clock.wall_ms()):
+            self._awake.discard(held)  # told once: our own safety doesn't rest on it
+            self._log.warning("session.lock_taken", file=str(held.file.path))
 
     def _remember(self, session: str, seen: Seen) -> None:
         assert self._index is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perdure.actors.messages import Snapshot
+from perdure.context.tokens import Estimator
 from perdure.records import Assistant, Item, Summary, ToolResult, User
 
 
@@ -25,6 +27,11 @@ def unseen(items: Sequence[Item]) -> frozenset[str]:
         if isinstance(message, ToolResult):
             fresh.append(item.entry)
     return frozenset(fresh)
+
+
+def estimator_of(view: Snapshot) -> Estimator:
+    """The session's estimator, as far as it has learned."""
+    return Estimator(view.calibration, 0.08, 1) if view.calibration else Estimator()
 
 
 def answered_at(items: Sequence[Item]) -> int:

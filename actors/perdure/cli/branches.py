@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from perdure.actors.arguments import a_key
 from perdure.cli.changing import now_ms, owned, session
 from perdure.cli.output import emit, one_line, patience, say
 from perdure.edges.session import branching
@@ -13,7 +14,6 @@ from perdure.edges.session.branching import Branched
 from perdure.edges.session.fork import fork
 from perdure.edges.session.load import load
 from perdure.errors import UsageError
-from perdure.host import check_key
 
 
 def run_switch(key: str, entry: str, *, state: Path | None, as_json: bool) -> int:
@@ -52,7 +52,7 @@ def run_rename(key: str, name: str, *, state: Path | None, as_json: bool) -> int
 
 def run_fork(key: str, entry: str | None, *, new_key: str, state: Path | None, as_json: bool) -> int:
     """Make a session of the path to an entry (default: where the session stands)."""
-    check_key(new_key)
+    a_key(new_key)
     patience(session(key, state).path)
     with owned(key, state) as desk:
         source = load(desk.held.file.path)

@@ -18,7 +18,7 @@ from perdure.cli.exits import INTERRUPTED
 from perdure.cli.output import emit, one_line, say, warn
 from perdure.cli.signals import Signals, hosted
 from perdure.cli.typed import whole_stdin
-from perdure.contracts import Event, Notice, Reply
+from perdure.contracts import Event, Notice, Overflow, Reply
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.errors import UsageError
@@ -75,7 +75,7 @@ def run(
     async def work(signals: Signals) -> int:
         await _choose(host, key, model)
         if text is not None and command(text):
-            return await _command(host, key, text, as_json)
+            return await _command(host, key, text, as_json, signals)
         _introduce(host, key, configured)
         if text is None:
             return await Conversation(host, key, blocks, signals).run()
@@ -145,10 +145,12 @@ def _bytes(path: Path) -> bytes:
         os.close(fd)
 
 
-async def _command(host: Host, key: str, line: str, as_json: bool) -> int:
+async def _command(host: Host, key: str, line: str, as_json: bool, signals: Signals) -> int:
+    signals.busy = lambda: True
     answer = await host.command(key, line)
-    emit({"key": key, "reply": answer, "stop": "stop", "steps": 0}) if as_json else say(answer)
-    return 0
+    stop = "aborted" if signals.aborting else "stop"
+    emit({"key": key, "reply": answer, "stop": stop, "steps": 0}) if as_json else say(answer)
+    return INTERRUPTED if signals.aborting else 0
 
 
 async def _once(
@@ -179,6 +181,19 @@ def report(reply: Reply) -> dict[str, Any]:
         },
         "entries": list(reply.entries),
         "errors": list(reply.errors),
+        "overflow": _overflow(reply.overflow),
+    }
+
+
+def _overflow(told: Overflow | None) -> dict[str, Any] | None:
+    """Why the context was too large, and who takes how much of it."""
+    if told is None:
+        return None
+    return {
+        "cause": told.cause,
+        "tokens": told.tokens,
+        "limit": told.limit,
+        "owners": dict(told.owners),
     }
 
 

@@ -15,8 +15,9 @@ from perdure.context import pipeline
 from perdure.context.budget import Budget, measure_budget
 from perdure.context.changed import Changed, as_decisions
 from perdure.context.environment import Environment
+from perdure.context.floor import floor_of, owners
 from perdure.context.ledger import ledger
-from perdure.context.tokens import Estimator
+from perdure.context.tokens import Estimator, measure
 from perdure.context.wire import render_dict
 from perdure.contracts import Assembled
 from perdure.edges import state as state_folder
@@ -215,10 +216,8 @@ def _overflow_problem(
 
 def _floor(items: Items, env: Environment, estimator: Estimator) -> dict[str, int]:
     """What no compaction could take away, in tokens by owner."""
-    newest = next(
-        (n for n in range(len(items) - 1, -1, -1) if isinstance(items[n].message, User)), len(items)
-    )
-    return {"system and tools": env.fixed_tokens, "newest turn": estimator.items(items[newest:])}
+    chars = [estimator.chars(measure(item.message)) for item in items]
+    return floor_of(owners(items, chars, fixed_tokens=env.fixed_tokens, tool_tokens=env.tool_tokens))
 
 
 # --- for a person ---------------------------------------------------------------------------------

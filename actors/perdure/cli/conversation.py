@@ -91,7 +91,7 @@ class Conversation:
         self._letters = self._commands = 0  # not answered yet
         self._running = False  # a turn
         self._rested = anyio.Event()
-        signals.busy = lambda: self._answering
+        signals.busy = lambda: self._answering or self._commands > 0
 
     async def run(self) -> int:
         """Talk; the exit code. Where it is cancelled, the terminal is left at the beginning of a line."""
@@ -142,6 +142,7 @@ class Conversation:
         except PerdureError as error:
             self._screen.note(str(error))
         self._commands -= 1
+        self._signals.aborting = self._signals.aborting and self._answering
         self._settle()
 
     async def _send(self, line: str, group: TaskGroup) -> None:

@@ -14,7 +14,8 @@ from perdure.records import ModelInfo, Record, ToolSpec
 class Environment(Record):
     """`system` holds the cache boundary marker; `history_limit` counts user turns, `None`: all.
 
-    `fixed_tokens` is what the system prompt and the tool schemas take of every request.
+    `fixed_tokens` is what the system prompt and the tool schemas take of every request, `tool_tokens` the
+    schemas' part.
     """
 
     session: str
@@ -24,6 +25,7 @@ class Environment(Record):
     system: str
     tools: tuple[ToolSpec, ...] = ()
     fixed_tokens: int = 0
+    tool_tokens: int = 0
     thinking: str = "off"
     retention: Retention = "short"
     history_limit: int | None = None
@@ -66,6 +68,7 @@ def resolve(
         system=system,
         tools=tools,
         fixed_tokens=prompt + schemas,
+        tool_tokens=schemas,
         thinking=thinking,
         retention=retention,
         history_limit=history_limit,

@@ -1,7 +1,8 @@
 """The guard: brings tool results under the lines of the window before every model call.
 
 Newest first, so that the cached prefix stays as it was sent. A result that no call has shown yet is
-trimmed to the room left, not blanked: else a tool loop would never read its own output. What was decided
+trimmed to the room left, not blanked: else a tool loop would never read its own output; results that were
+read make room for it up to a share of the line. What was decided
 once is replayed byte for byte; a decision only ever gets stronger, and only where the lines ask for it.
 """
 
@@ -10,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perdure.context.changed import Changed
+from perdure.context.floor import floor_of, owners
 from perdure.context.numbers import (
     CHARS_PER_TOKEN_ESTIMATE,
     IMAGE_CHAR_ESTIMATE,
     UNSEEN_FLOOR_CHARS,
     UNSEEN_LEAST_CHARS,
+    UNSEEN_SHARE,
     Limits,
 )
 from perdure.context.results import NO_IMAGES, image_notice, images_of, render, text_of
@@ -22,7 +25,7 @@ from perdure.context.shorten import plan
 from perdure.context.sizes import Sizes
 from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge, measure
 from perdure.errors import ContextOverflow
-from perdure.records import Decision, Item, Items, LedgerLine, ToolResult, User
+from perdure.records import Decision, Item, Items, LedgerLine, ToolResult
 
 _NOTHING: Mapping[str, Decision] = {}
 _TRIES = 6
@@ -38,12 +41,13 @@ def guard(
     decided: Mapping[str, Decision] = _NOTHING,
     unseen: frozenset[str] = frozenset(),
     gauge: Gauge | None = None,
+    tool_tokens: int = 0,
 ) -> Changed:
     """Bring a view under the lines.
 
-    `fixed_tokens`: system prompt and tool schemas. `decided`: by entry id, what earlier calls did.
-    `unseen`: entries that no call has shown. Raises `ContextOverflow` where the view stays over the
-    overflow line: compaction must act.
+    `fixed_tokens`: system prompt and tool schemas, `tool_tokens`: these alone. `decided`: by entry id, what
+    earlier calls did. `unseen`: entries that no call has shown. Raises `ContextOverflow` where the view
+    stays over the overflow line: compaction must act.
     """
     gauge = gauge or Gauge()
     sizes = gauge.sizes("guard", items)
@@ -53,11 +57,11 @@ def guard(
     desk = _Desk(sizes, fixed_tokens, limits, estimator, decided, unseen, gauge)
     desk.replay_and_limit()
     if desk.total > limits.total_chars:
-        desk.walk_newest_first()
+        desk.blank_newest_first()
     if desk.total > limits.total_chars:
         desk.share_what_is_left()
     if desk.total > limits.overflow_chars:
-        raise desk.overflow()
+        raise desk.overflow(tool_tokens)
     return desk.changed()
 
 
@@ -98,46 +102,42 @@ class _Desk:
             if _raw_size(self._result(at)) > single:
                 self._put(at, _single(item, single), "guard.single")
 
-    def walk_newest_first(self) -> None:
-        """Blank what calls have shown, trim what none has shown, until the total fits."""
+    def blank_newest_first(self) -> None:
+        """Blank what calls have shown until the rest fits, the unseen results counted at their floor."""
+        fresh = self._fresh()
+        share = self.limits.total_chars // (UNSEEN_SHARE * max(1, len(fresh)))
+        floor = max(UNSEEN_FLOOR_CHARS * RESULT_WEIGHT, share)
+        spare = sum(max(0, self.sizes[at] - floor) for at in fresh)
         for at in range(len(self.items) - 1, -1, -1):
-            over = self.total - self.limits.total_chars
-            if over <= 0:
+            if self.total - spare <= self.limits.total_chars:
                 return
-            if not isinstance(self.items[at].message, ToolResult):
-                continue
-            if self.items[at].entry in self.unseen:
-                self._trim(at, max(self.sizes[at] - over, UNSEEN_FLOOR_CHARS * RESULT_WEIGHT))
-            else:
+            item = self.items[at]
+            if isinstance(item.message, ToolResult) and item.entry not in self.unseen:
                 self._blank(at)
 
     def share_what_is_left(self) -> None:
-        """Nothing older can pay any more: the unseen results share the room evenly."""
-        fresh = [
-            at
-            for at, item in enumerate(self.items)
-            if isinstance(item.message, ToolResult) and item.entry in self.unseen
-        ]
+        """The unseen results share the room that is left evenly."""
+        fresh = self._fresh()
         room = self.limits.total_chars - self.total + sum(self.sizes[at] for at in fresh)
         for left, at in zip(range(len(fresh), 0, -1), sorted(fresh, key=self.sizes.__getitem__), strict=True):
             share = max(UNSEEN_LEAST_CHARS * RESULT_WEIGHT, room // left)
             self._trim(at, share)
             room -= self.sizes[at]
 
-    def overflow(self) -> ContextOverflow:
-        """The typed error. The floor is named by owner where it alone passes the line."""
-        tokens, line = -(-self.total // CHARS_PER_TOKEN_ESTIMATE), self.limits.overflow
-        last = max((at for at, item in enumerate(self.items) if isinstance(item.message, User)), default=-1)
-        newest = self.sizes[last] if last >= 0 else 0
-        newest += sum(
-            size
-            for item, size in zip(self.items, self.sizes, strict=True)
+    def _fresh(self) -> list[int]:
+        return [
+            at
+            for at, item in enumerate(self.items)
             if isinstance(item.message, ToolResult) and item.entry in self.unseen
-        )
-        if self.fixed + newest <= self.limits.overflow_chars:
-            return ContextOverflow(tokens, line)
-        floor = {"system and tools": self.fixed, "newest turn": newest}
-        return ContextOverflow(tokens, line, {k: -(-v // CHARS_PER_TOKEN_ESTIMATE) for k, v in floor.items()})
+        ]
+
+    def overflow(self, tool_tokens: int) -> ContextOverflow:
+        """The typed error, by owner. The floor is named where it alone passes the line."""
+        tokens, line = -(-self.total // CHARS_PER_TOKEN_ESTIMATE), self.limits.overflow
+        fixed = self.fixed // CHARS_PER_TOKEN_ESTIMATE
+        told = owners(tuple(self.items), self.sizes, fixed_tokens=fixed, tool_tokens=tool_tokens)
+        floor = floor_of(told)
+        return ContextOverflow(tokens, line, floor if sum(floor.values()) > line else None, told)
 
     def changed(self) -> Changed:
         if not self.done:

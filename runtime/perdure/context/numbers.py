@@ -41,6 +41,9 @@ COMPACTED_PLACEHOLDER = "[compacted: tool output removed to free context]"
 UNSEEN_FLOOR_CHARS = 2_000
 """A result no call has shown yet keeps this much, if older results can pay for it."""
 
+UNSEEN_SHARE = 3
+"""… and all of them together a third of the guard's line, so that fresh output isn't a stub in any window."""
+
 UNSEEN_LEAST_CHARS = 160
 """… and this much if nothing can: enough to tell what the tool answered and how to read the rest."""
 

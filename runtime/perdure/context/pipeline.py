@@ -173,6 +173,7 @@ def guarding(items: Items, context: HookContext) -> Changed:
         decided=context.decided,
         unseen=context.unseen,
         gauge=context.gauge,
+        tool_tokens=context.environment.tool_tokens,
     )
 
 

@@ -208,9 +208,13 @@ class McpSettings(Record):
 
 
 class SlotSettings(Record):
-    """`[plugins.slots]`: which plugin fills a slot (`contextEngine` is accepted too)."""
+    """`[plugins.slots]`: which plugin fills a slot (`contextEngine` is accepted too).
+
+    `compaction_trigger` empty: what `[compaction] trigger` says.
+    """
 
     context_engine: str = "legacy"
+    compaction_trigger: str = ""
 
 
 class PluginSettings(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -39,6 +40,14 @@ class Superseded:
 
 
 Outcome: TypeAlias = Returned | Failed | Cancelled | Lost | Superseded
+
+
+def at_once(work: Callable[[], object]) -> Outcome:
+    """How `work` ends, done here and now."""
+    try:
+        return Returned(work())
+    except Exception as error:
+        return Failed(error)
 
 
 def describe(outcome: object) -> str:

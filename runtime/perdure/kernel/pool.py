@@ -1,7 +1,8 @@
 """A supervised pool: serial per key, any free worker takes any key, bounded, and nothing parked while idle.
 
 Workers are permits, not tasks: a message that may run becomes a job. A worker that crashes costs its message
-one retry; after the second crash the message is a dead letter and its sender is told `Failed`.
+one retry; after the second crash the message is a dead letter and its sender is told `Failed`. A key that
+keeps crashing rests alone; only where many keys crash is the pool itself ill, and its breaker opens.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from perdure.kernel.deadlines import Timer
@@ -17,8 +19,8 @@ from perdure.kernel.jobs import Job, Jobs, Report
 from perdure.kernel.outcome import Cancelled, Failed, Outcome, Returned, Superseded
 
 TRIES = 2  # a crash may be the moment's fault once
-FAULTS = Intensity(8, 60.0)  # crashes within a minute; one more opens the breaker
-REST = 15.0  # seconds an open breaker begins nothing
+FAULTS = Intensity(8, 60.0)  # crashes of a key, or keys that crash, within a minute; one more means rest
+REST = 15.0  # seconds in which nothing is begun for that key, or for any
 DEAD = 256  # dead letters kept for listing
 
 Handler = Callable[[str, Any], Awaitable[Any]]
@@ -88,7 +90,10 @@ class Pool:
         self._permits = permits
         if permits is not None:
             permits.join(self)
+        self._faults, self._rest = faults, rest
         self.breaker = Breaker(faults, rest)
+        self._crashes: dict[str, tuple[float, ...]] = {}  # of keys that crashed lately
+        self._resting: dict[str, Timer] = {}  # keys for which nothing is begun for a while
         self._waiting: dict[str, deque[_Letter]] = {}
         self._turn: deque[str] = deque()  # keys that may run, each once, in order of arrival
         self._busy: dict[str, Job] = {}
@@ -113,7 +118,7 @@ class Pool:
             return False
         if lane is None:
             lane = self._waiting[key] = deque()
-            if key not in self._busy:
+            if key not in self._busy and key not in self._resting:
                 self._turn.append(key)
         lane.append(_Letter(key, message, on_done))
         self.queued += 1
@@ -150,8 +155,9 @@ class Pool:
         self.queued -= 1
         letter.tries += 1
 
-        def ended(_: Job, outcome: Outcome) -> None:
-            self._ended(letter, outcome)
+        def ended(job: Job, outcome: Outcome) -> None:  # what fails because it was stopped isn't tried again
+            stopped = job.cancelled and isinstance(outcome, Failed)
+            self._ended(letter, Cancelled() if stopped else outcome)
 
         self._busy[key] = self._jobs.start(
             f"{self.name}:{key}", self._handler, key, letter.message, on_end=ended
@@ -166,13 +172,18 @@ class Pool:
         else:
             if isinstance(outcome, Returned):
                 self.breaker.worked()
+                self._crashes.pop(letter.key, None)
             else:
                 self.breaker.undecided()
             self.done += 1
             self._tell(letter, outcome)
-        if letter.key in self._waiting and letter.key not in self._busy and letter.key not in self._turn:
-            self._turn.append(letter.key)
+        self._ready(letter.key)
         self.pump()
+
+    def _ready(self, key: str) -> None:
+        free = key not in self._busy and key not in self._turn and key not in self._resting
+        if key in self._waiting and free:
+            self._turn.append(key)
 
     def _crash(self, letter: _Letter, outcome: Failed) -> None:
         self.crashed += 1
@@ -181,8 +192,7 @@ class Pool:
             "pool.crashed",
             {"pool": self.name, "key": letter.key, "error": outcome.error, "try": letter.tries},
         )
-        if self.breaker.broke(now):
-            self._report("pool.opened", {"pool": self.name, "until": self.breaker.reopens()})
+        self._count(letter.key, now)
         if letter.tries < TRIES and not self._jobs.closed:
             self._waiting.setdefault(letter.key, deque()).appendleft(letter)
             self.queued += 1
@@ -190,6 +200,25 @@ class Pool:
         self.dead.append(DeadLetter(letter.key, letter.message, repr(outcome.error), now))
         self._report("pool.dead_letter", {"pool": self.name, "key": letter.key, "error": outcome.error})
         self._tell(letter, outcome)
+
+    def _count(self, key: str, now: float) -> None:
+        """One key's crashes are its own matter: against the pool it counts once."""
+        past = tuple(at for at in self._crashes.get(key, ()) if now - at < self._faults.period)
+        self._crashes[key], within = self._faults.note(past, now)
+        if past:
+            self.breaker.undecided()
+        elif self.breaker.broke(now):
+            self._report("pool.opened", {"pool": self.name, "until": self.breaker.reopens()})
+        if not within:
+            self._report("pool.key_rests", {"pool": self.name, "key": key, "until": now + self._rest})
+            self._resting[key] = self._jobs.clock.call_after(self._rest, partial(self._rested, key))
+        if len(self._crashes) > DEAD:
+            self._crashes = {k: at for k, at in self._crashes.items() if now - at[-1] < self._faults.period}
+
+    def _rested(self, key: str) -> None:
+        del self._resting[key]
+        self._ready(key)
+        self.pump()
 
     def _tell(self, letter: _Letter, outcome: Outcome) -> None:
         if letter.on_done is not None:
@@ -212,7 +241,7 @@ class Pool:
 
     def stop(self) -> None:
         """Tell everyone queued that it won't happen; what is worked on is stopped with the other jobs."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (*self._resting.values(), *((self._timer,) if self._timer else ())):
+            timer.cancel()
         for key in list(self._waiting):
             self.cancel(key)

@@ -58,6 +58,102 @@ OVERFLOWS = [
     "400 上下文长度超出限制",
     "错误：上下文过长，请压缩上下文",
     "输入超出最大上下文",
+    # OpenAI, and those who speak like it
+    "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 290021 tokens. "
+    "Please reduce the length of the messages.",
+    json.dumps({"error": {"message": "too much", "code": "context_length_exceeded", "type": "x"}}),
+    "Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576, but got "
+    "a string with length 1540820 instead.",
+    "This endpoint's maximum context length is 163840 tokens. However, you requested about 200123 tokens "
+    "(190000 of text input, 10123 in the output). Please reduce the length of either one.",
+    # Google
+    "Unable to submit request because the input token count is 2097153 but the model only supports up to "
+    "1048576. Reduce the input token count and try again.",
+    "Request payload size exceeds the limit: 20971520 bytes.",
+    # Bedrock
+    "ValidationException: Input is too long for requested model.",
+    "The model returned the following errors: Too many input tokens. Max input tokens: 8192, request input "
+    "token count: 9000",
+    "Malformed input request: expected maxLength: 40000, actual: 46000, please reformat your input",
+    # vLLM, SGLang, TGI
+    "The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that "
+    "`max_model_len` is no smaller than the number of text tokens.",
+    "Input prompt (5000 tokens) is too long and exceeds limit of 4096",
+    "The input (33000 tokens) is longer than the model's context length (32768 tokens).",
+    "Requested token count exceeds the model's maximum context length of 32768 tokens.",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens "
+    "and 200 `max_new_tokens`",
+    "`inputs` must have less than 1024 tokens. Given: 2000",
+    # Ollama, llama.cpp, LM Studio
+    "input length exceeds the context length",
+    "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+    json.dumps({"error": {"code": 400, "message": "too big", "type": "exceed_context_size_error"}}),
+    "input is too large to process. increase the physical batch size",
+    "Trying to keep the first 6402 tokens when context the overflows. However, the model is loaded with "
+    "context length of only 4096 tokens, which is not enough.",
+    "The number of tokens to keep from the initial prompt is greater than the context length.",
+    "Reached context length of 4096 tokens with this model, but this model does not currently support "
+    "mid-generation context overflow.",
+    # Mistral, Groq, xAI, Cerebras, Copilot, GitHub Models
+    "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+    "Please reduce the length of the messages or completion. Current length is 9012 while limit is 8192",
+    "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "prompt token count of 130000 exceeds the limit of 128000",
+    json.dumps({"error": {"code": "model_max_prompt_tokens_exceeded", "message": "no"}}),
+    "Request body too large for gpt-4o model. Max size: 8000 tokens.",
+    # Cohere, AI21, watsonx, Fireworks, MiniMax, DashScope, Zhipu, Doubao
+    "too many tokens: total number of tokens (prompt and prediction) cannot exceed 4081 - received 5000. Try "
+    "using a shorter prompt",
+    "Prompt has too many tokens",
+    "the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this model",
+    "The prompt is too long: 140000, model maximum context length: 131071",
+    "invalid params, context window exceeds limit (2013)",
+    "Range of input length should be [1, 129024]",
+    "Prompt exceeds max length",
+    "Total tokens of image and text exceed max message tokens",
+    "Input length 140000 exceeds the maximum length 131072",
+    "输入长度超过限制",
+    "对话过长，请缩短后重试",
+]
+
+NO_OVERFLOWS: list[tuple[int | None, str, str]] = [
+    (429, "ThrottlingException: Too many tokens, please wait before trying again.", "rate_limit"),
+    (429, "Requests to this deployment have exceeded token rate limit of your pricing tier.", "rate_limit"),
+    (
+        413,
+        "Request too large for model `llama` in organization `o` service tier `on_demand` on tokens per "
+        "minute (TPM): Limit 6000, Requested 7012, please reduce your message size and try again.",
+        "rate_limit",
+    ),
+    (
+        400,
+        anthropic(
+            "invalid_request_error",
+            "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for this model",
+        ),
+        "invalid",
+    ),
+    (400, "The maximum tokens you requested exceeds the model limit of 4096. Try a lower one.", "invalid"),
+    (
+        400,
+        anthropic(
+            "invalid_request_error",
+            "messages.0.content.0.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880",
+        ),
+        "invalid",
+    ),
+    (400, anthropic("invalid_request_error", "messages.3.content.1.text: must not be empty"), "invalid"),
+    (
+        400,
+        anthropic("invalid_request_error", "tools.0.custom.name: String should have at most 128 characters"),
+        "invalid",
+    ),
+    (400, "Invalid request: max_tokens cannot exceed 8192", "invalid"),
+    (400, "max_tokens exceeds the limit of 8192", "invalid"),
+    (400, "max_tokens超出限制", "invalid"),
+    (None, "context deadline exceeded", "timeout"),
+    (500, "Internal server error: context canceled", "server"),
+    (503, "The engine is currently overloaded, please try again later", "overloaded"),
 ]
 
 # What OpenAI, vLLM, llama.cpp, Ollama, LM Studio, OpenRouter, Mistral, Groq and xAI answer.
@@ -299,7 +395,7 @@ SERVERS: list[tuple[int | None, str, str]] = [
     ),
     (
         400,
-        "registry.ollama.ai/library/gemma:2b does not support tools",
+        "library/gemma:2b does not support tools",
         "invalid",
     ),
     (
@@ -391,6 +487,7 @@ SERVERS: list[tuple[int | None, str, str]] = [
 KINDS: list[tuple[int | None, str, str]] = [
     *((None, text, "overflow") for text in OVERFLOWS),
     *SERVERS,
+    *NO_OVERFLOWS,
     (
         None,
         "429 "
@@ -471,6 +568,12 @@ def test_each_wording_has_one_kind(status: int | None, text: str, kind: str) -> 
         ("request (9000 tokens) exceeds the available context size (8192 tokens)", 9000),
         ("However, your request has 140000 input tokens.", 140000),
         ("input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000", 178959),
+        ("This model's maximum prompt length is 131072 but the request contains 537812 tokens.", 537812),
+        ("Prompt contains 40000 tokens and 0 draft tokens, too large", 40000),
+        ("Input prompt (5000 tokens) is too long and exceeds limit of 4096", 5000),
+        ("prompt token count of 130000 exceeds the limit of 128000", 130000),
+        ("the input token count is 2097153 but the model only supports up to 1048576", 2097153),
+        ("The decoder prompt (length 5000) is longer than the maximum model length of 4096", 5000),
         ("Context overflow: estimated", None),
     ],
 )

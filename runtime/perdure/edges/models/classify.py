@@ -14,10 +14,12 @@ from perdure.errors import ModelError, ModelErrorKind
 
 MAX_TEXT = 8_000  # characters looked at: error pages can be long
 OBSERVED = re.compile(
-    r"prompt is too long: ([\d,]+) tokens|requested (?:about )?([\d,]+) tokens|resulted in ([\d,]+) tokens"
-    r"|input length and `?max_tokens`? exceed context limit: ([\d,]+)|input token count \(?([\d,]+)"
-    r"|(?:prompt|request) contains ([\d,]+) tokens|request \(([\d,]+) tokens\)|has ([\d,]+) input tokens"
-    r"|\(total length ([\d,]+)\)",
+    r"prompt is too long: ([\d,]+)|requested (?:about )?([\d,]+) tokens|resulted in ([\d,]+) tokens"
+    r"|input length and `?max_tokens`? exceed context limit: ([\d,]+)|input token count (?:is )?\(?([\d,]+)"
+    r"|(?:prompt|request|messages?) (?:contains?|has) ([\d,]+) (?:input )?tokens"
+    r"|prompt token count of ([\d,]+)|number of input tokens ([\d,]+)"
+    r"|(?:prompt|input|request) \((?:(?:total )?length )?([\d,]+)(?: tokens)?\)"
+    r"|given: ([\d,]+) `inputs`|current length is ([\d,]+)|- received ([\d,]+)",
     re.IGNORECASE,
 )
 RETRY_TEXT = re.compile(

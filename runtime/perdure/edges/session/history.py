@@ -28,6 +28,7 @@ from perdure.records import (
     User,
 )
 
+OURS = 16  # digits of an id that we made, at least
 SNIPPET = 240  # characters of an entry shown in a search result
 
 
@@ -79,6 +80,21 @@ class History:
             if at >= 0:
                 found.append(f"{id} {_around(whole, at, len(text))}")
         return "\n".join(reversed(found[-limit:]))
+
+    def answer_to(self, ref: str) -> Assistant | None:
+        """The answer that ended the turn of the message `ref`, covered or not: the next one in time.
+
+        By the order of ids, which ours have; `None` where nothing has answered it.
+        """
+        later = sorted(
+            (id, raw) for id, raw in self.records() if id > ref and len(id) >= OURS and b'"assistant"' in raw
+        )
+        for _, raw in later:
+            entry = decode_entry(raw)
+            message = decode_message(entry.message) if entry.type == "message" else None
+            if isinstance(message, Assistant) and message.stop != "toolUse":
+                return message
+        return None
 
     def keeps(self, digest: str) -> bool:
         """Whether an entry of this session keeps its output as the evidence `digest`."""
