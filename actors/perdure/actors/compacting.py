@@ -24,7 +24,7 @@ from perdure.edges.session.rewrite import discard
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Item, Items, ToolResult
+from perdure.records import Assistant, Item, Items, Pinned, ToolResult
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -185,7 +185,9 @@ class Compacting:
             self._ended("hopeless", f"{proof.reason}: {proof.detail}")
             return
         try:
-            t.compact(done.summary, proof.first_kept, proof.tokens_before, msgspec.json.encode(proof))
+            running = () if self.session.state == "idle" else done.plan.pins
+            asked = [Pinned(pin.entry, pin.text, "request", pin.entry) for pin in running]
+            t.compact(done.summary, proof.first_kept, proof.tokens_before, msgspec.json.encode(proof), asked)
         except PerdureError as error:
             self.session.not_written(error)
             self._ended("storage", str(error))

@@ -243,6 +243,7 @@ class Turns:
         key = session.key
         reply = Reply(key, rested.text, rested.stop, t.steps, t.usage, tuple(t.entries), tuple(t.errors))
         session.state = "idle"
+        session.transcript.turn_ended()
         session.compacting.switch()
         session.letters.answer(reply)
         session.services.events.publish(TurnFinished(key, reply))

@@ -113,6 +113,9 @@ SERIALISED_RESULT_CHARS = 2_000
 IDENTIFIER_SHARE = 0.05
 """Identifiers carried verbatim beside a summary take at most this share of W; `recall` finds others."""
 
+PIN_SHARE = 0.05
+"""What users pinned takes at most this share of W; a pin beyond it is refused with the numbers."""
+
 MAX_COMPACTION_ATTEMPTS = 3
 """In a row without an accepted model call between them: progress, or stop."""
 
