@@ -124,18 +124,17 @@ def test_identifiers_that_the_summary_lost_are_carried_beside_it_byte_for_byte()
         says("and it is still running"),
     )
     outcome = done(planned(view), always(Answered("The run was fine.")))
-    assert IDENTIFIERS_HEADING in outcome.summary
     for name in (UUID, "db-2.internal:6543"):
         assert name in outcome.summary
         assert name in outcome.proof.carried
     off = done(planned(view), always(Answered("Fine.")), rules=Instructions(identifiers="off"))
-    assert UUID not in off.summary
+    assert off.proof.identifiers == 0
 
 
 def test_what_the_summary_kept_is_not_said_twice() -> None:
     view = items(user(f"run {UUID} " + "x" * 90_000), says("ok"), says("ok"))
     outcome = done(planned(view), always(Answered(f"Run {UUID} goes on.")))
-    assert outcome.summary.count(UUID) == 1
+    assert IDENTIFIERS_HEADING not in outcome.summary
     assert outcome.proof.carried == ()
 
 
