@@ -8,8 +8,9 @@ of the window, ranked: the user's words, call arguments, newest results.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from perdure.context.calls import spelled
 from perdure.context.compaction.redact import has_secret, redact
 from perdure.context.results import text_of
 from perdure.context.tokens import Estimator
@@ -28,24 +29,57 @@ from perdure.records import (
 
 _A = r"(?<![A-Za-z0-9_])"
 _Z = r"(?![A-Za-z0-9_])"
-_STOP = r"\s\"'`<>|\u3000-\u303f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+_STOP = r"\s\"'`<>|\u3000-\u303f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\u2018-\u201f"
+_HEX = r"[0-9a-fA-F]"
 _SHAPES = re.compile(
     rf"(?P<url>{_A}[a-z][a-z0-9+.-]{{1,15}}://[^{_STOP}]+)"
-    rf"|(?P<uuid>{_A}[0-9a-fA-F]{{8}}-(?:[0-9a-fA-F]{{4}}-){{3}}[0-9a-fA-F]{{12}}{_Z})"
+    rf"|(?P<arn>{_A}arn:[a-z0-9-]+:[a-z0-9-]*:[a-z0-9-]*:\d*:[^{_STOP},]+)"
+    rf"|(?P<uuid>{_A}{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}{_Z})"
+    rf"|(?P<remote>{_A}[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:[A-Za-z0-9_~./-]*[A-Za-z][A-Za-z0-9_./-]*)"
     rf"|(?P<mail>{_A}[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)"
-    rf"|(?P<windows>{_A}[A-Za-z]:\\[^{_STOP}]+)"
-    rf"|(?P<path>(?<![A-Za-z0-9_/:.~-])(?:(?:~|\.{{1,2}})?/[\w.@+-]+|[A-Za-z0-9_.@+-]+)(?:/[\w.@+-]+)+/?|~/[\w.@+-]+)"
+    rf"|(?P<windows>{_A}[A-Za-z]:\\[^{_STOP}]+|\\\\[A-Za-z0-9._-]+\\[^{_STOP}]+)"
+    rf"|(?P<network>{_A}\d{{1,3}}(?:\.\d{{1,3}}){{3}}/\d{{1,2}}{_Z})"
+    rf"|(?P<path>(?<![A-Za-z0-9_/:.~-])(?:(?:~|\.{{1,2}})?/[\w.@+-]+|[A-Za-z0-9_.@+-]+)(?:/[\w.@+-]+)+/?"
+    rf"(?::(?:latest|v?\d+(?:\.\d+)+[\w.-]*))?|~/[\w.@+-]+)"
     rf"|(?P<ip>{_A}\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}})?{_Z})"
-    rf"|(?P<ip6>(?<![A-Za-z0-9_:])(?:[0-9a-fA-F]{{0,4}}:){{3,7}}[0-9a-fA-F]{{1,4}}(?![A-Za-z0-9_:]))"
+    rf"|(?P<ip6>(?<![A-Za-z0-9_:])(?:(?:{_HEX}{{1,4}}:){{3,7}}{_HEX}{{1,4}}(?![A-Za-z0-9_:])"
+    rf"|(?=[0-9a-fA-F:]*\d)(?:{_HEX}{{1,4}}:){{0,6}}(?<!::):(?::{_HEX}{{1,4}}){{1,7}}|(?:{_HEX}{{1,4}}:){{1,6}}"
+    rf"(?::{_HEX}{{1,4}}){{1,6}}(?:%[a-z0-9]+)?)(?![A-Za-z0-9_:]))"
+    rf"|(?P<version>{_A}v?\d{{1,4}}\.\d{{1,5}}\.\d{{1,6}}"
+    rf"(?:[-+][0-9A-Za-z.+-]*[0-9A-Za-z])?(?![A-Za-z0-9_]|\.\d)"
+    rf"|{_A}v\d+\.\d+{_Z})"
     rf"|(?P<host>{_A}(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{{2,24}}(?::\d{{1,5}})?{_Z})"
-    rf"|(?P<port>{_A}[A-Za-z][A-Za-z0-9-]*:\d{{2,5}}{_Z})"
-    rf"|(?P<number>#\d{{1,9}}{_Z})"
+    rf"|(?P<dotfile>(?<![A-Za-z0-9_./)\]])\.[a-z][a-z0-9_-]{{2,}}(?:\.[A-Za-z0-9_-]+)*{_Z})"
+    rf"|(?P<named>[\w-]*[^\x00-\x7f\W][\w-]*\.(?:docx?|xlsx?|pptx?|od[tsp]|pdf|txt|md|csv|tsv|json|ya?ml|toml|xml|html?|"
+    rf"py|js|ts|go|rs|java|c|cpp|h|sh|sql|log|png|jpe?g|gif|svg|webp|mp[34]|wav|zip|gz|tar|7z|psd|ai|key|numbers|pages){_Z})"
+    rf"|(?P<port>{_A}[A-Za-z][A-Za-z0-9-]*:\d{{2,5}}{_Z}|(?:^|(?<=[\u2e80-\ufeff])):\d{{2,5}}(?=$|[.;!?)\u2e80-\uffff]))"
+    rf"|(?P<number>[#!]\d{{1,9}}{_Z})"
     rf"|(?P<ticket>{_A}[A-Za-z][A-Za-z0-9]{{0,9}}(?:[-_][A-Za-z0-9]+)*[-_]\d{{1,12}}{_Z})"
-    rf"|(?P<hex>{_A}(?:0x)?(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{{7,128}}{_Z})"
+    rf"|(?P<hex>{_A}(?:0x{_HEX}{{3,128}}|(?={_HEX}*\d){_HEX}{{7,128}}){_Z})"
     rf"|(?P<opaque>{_A}(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_-]{{9,127}}{_Z})"
     rf"|(?P<digits>{_A}\d{{6,20}}{_Z})"
 )
+_QUOTED = re.compile(
+    r"[\"'`「『“‘《]((?=[^\n]{0,200}?[ \u2e80-\uffff])(?:[A-Za-z]:[\\/]|~?/|\.{1,2}/|\\\\)?"
+    r"[^\"'`「」『』“”‘’《》<>|*?\n:]{1,200}\.[A-Za-z0-9]{1,8})[\"'`」』”’》]"
+)
+"""File names that hold blanks or other scripts end where their quotes end."""
+
+_CALLED = re.compile(
+    r"(?:\b(?:ports?|p?id|uid|ticket|issue|order|case|code|pin|build|invoice|room|job|no\.|pr|mr|puerto|porta|"
+    r"bestellung|auftrag|rechnung|vorgang|commande|pedido|заказ|тикет|номер|порт)"
+    r"|端口|工单|工單|订单|訂單|单号|單號|编号|編號|代码|号码|ポート|チケット|注文|番号|포트|티켓|주문|번호)"
+    r"(?:[ ]?(?:id|no\.?|nr\.?|number|nummer|号|號))?[\"']?[ ]?[:：=#＃№]?[ ]?[\"']?"
+    r"(\d{2,12})(?![A-Za-z0-9_]|\.\d)"
+    r"|\b(?:commit|sha1?|sha256|hash|rev(?:ision)?)[\"']?[ :=]{1,3}[\"']?([0-9a-f]{6,64})(?![A-Za-z0-9_])"
+    r"|\b(?:branch|ref)[\"']?[ :=]{1,3}[\"']?([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+)"
+    r"|(＃\d{1,12})",
+    re.IGNORECASE,
+)
+"""Numbers and names that are ordinary by themselves, called what they are."""
+
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:T|$)")
+_EXTENSION = re.compile(r"(.*\.[A-Za-z][A-Za-z0-9]{0,7})[^\x00-\x7f][^/]*$")
 _TRAIL = ".,;:!?)]}'\"*"
 _LONGEST = 512
 _SCANNED = 60_000
@@ -71,13 +105,39 @@ def extract(text: str) -> tuple[str, ...]:
     if len(text) > _SCANNED:
         text = f"{text[: _SCANNED // 2]}\n{text[-_SCANNED // 2 :]}"
     seen: dict[str, None] = {}
+    whole, text = text, _QUOTED.sub(_unquote(seen), text)
     for piece in dict.fromkeys(_PIECE.findall(text)):
         if len(piece) > 1 and _TELLING.search(piece):
             for found in _SHAPES.finditer(piece):
-                name = found[0].rstrip(_TRAIL)
+                name = _bare(found[0], found.lastgroup)
                 if 1 < len(name) <= _LONGEST and not _ordinary(found.lastgroup, name):
                     seen.setdefault(name)
-    return _open(text, seen) if seen and has_secret(text) else tuple(seen)
+    for called in _CALLED.finditer(text):
+        name = next(filter(None, called.groups())).rstrip(_TRAIL)
+        if not any(name in known for known in seen):
+            seen.setdefault(name)
+    return _open(whole, seen) if seen and has_secret(whole) else tuple(seen)
+
+
+def _unquote(seen: dict[str, None]) -> Callable[[re.Match[str]], str]:
+    """Takes quoted file names out of a text, so that their pieces aren't found too."""
+
+    def take(found: re.Match[str]) -> str:
+        seen.setdefault(found[1].strip())
+        return " "
+
+    return take
+
+
+def _bare(name: str, kind: str | None) -> str:
+    """Without the punctuation behind it, nor prose that is written against it without a blank."""
+    bare = name.rstrip(_TRAIL)
+    while len(bare) < len(name) and name[len(bare)] == ")" and bare.count("(") > bare.count(")"):
+        bare = name[: len(bare) + 1]
+    if kind in ("path", "url") and not bare.isascii():
+        cut = _EXTENSION.match(bare)
+        return cut[1] if cut else bare
+    return bare
 
 
 def _open(text: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -89,7 +149,10 @@ def _open(text: str, names: Iterable[str]) -> tuple[str, ...]:
 def _ordinary(kind: str | None, name: str) -> bool:
     """Shapes that plain prose has too: `and/or`, `e.g.`, `json.dumps` costs little, `3/4` nothing."""
     if kind == "path":
-        return not (name.startswith(("/", "~", ".")) or "." in name or name.count("/") > 1) or name.isdigit()
+        return (
+            not (name.startswith(("/", "~", ".")) or "." in name or ":" in name or name.count("/") > 1)
+            or name.isdigit()
+        )
     if kind == "host":
         return len(name) < 6
     if kind == "opaque":
@@ -154,7 +217,7 @@ def _texts(message: Message) -> dict[int, list[str]]:
     if isinstance(message, (User, Custom)):
         return {0: [block.text for block in message.content if isinstance(block, Text)]}
     if isinstance(message, Assistant):
-        calls = [b.arguments.decode("utf-8", "replace") for b in message.content if isinstance(b, ToolCall)]
+        calls = [text for b in message.content if isinstance(b, ToolCall) for text in spelled(b)]
         return {1: calls, 3: [block.text for block in message.content if isinstance(block, Text)]}
     if isinstance(message, ToolResult):
         return {2: [text_of(message)]}
