@@ -8,7 +8,7 @@ of the window, ranked: the user's words, call arguments, newest results.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from perdure.context.calls import spelled
 from perdure.context.compaction.redact import has_secret, redact
@@ -94,10 +94,14 @@ _ENOUGH = 4
 
 
 class Found(Record):
-    """Identifiers of a range, best first. `left` (at least so many) could not be carried."""
+    """Identifiers of a range, best first. `left` (at least so many) could not be carried.
+
+    The first `asked` of them are the user's own.
+    """
 
     carried: tuple[str, ...]
     left: int = 0
+    asked: int = 0
 
 
 def extract(text: str) -> tuple[str, ...]:
@@ -183,33 +187,84 @@ def _word(char: str) -> bool:
 
 
 def collect(covered: Items, previous: str, *, budget: int, estimator: Estimator) -> Found:
-    """The identifiers of a range that a share of the window can carry, ranked; newest first within."""
-    ranked: dict[str, None] = {}
-    enough = _ENOUGH * budget // 4
+    """The identifiers of a range that a share of the window can carry, ranked; newest first within.
+
+    The user's, then those that earlier summaries carried as the user's or told of in their text; call
+    arguments, as far as half of the room; the others of earlier summaries; more arguments; results; the
+    agent's own words.
+    """
     sources = [_texts(item.message) for item in reversed(covered)]
-    for rank in range(4):
-        if rank == 1:  # what earlier summaries carried was chosen by the same rule
-            for name in extract(previous):
-                ranked.setdefault(name)
-        for source in sources:
-            if rank > 1 and len(ranked) > enough:
-                break
-            for text in source.get(rank, ()):
-                for name in extract(text):
-                    ranked.setdefault(name)
-    return _within(tuple(ranked), budget, estimator)
+    room = _Room(budget, estimator)
+    room.take(_names(sources, 0))
+    room.take(listed_as_users(previous))
+    asked = len(room.carried)
+    room.take(extract(_LAST.sub("", previous)))
+    arguments = list(_names(sources, 1))
+    room.take(arguments, most=room.left // 2)
+    room.take(extract(previous))
+    room.take(arguments)
+    for rank in (2, 3):
+        room.take(_names(sources, rank, enough=_ENOUGH * budget // 4))
+    return Found(tuple(room.carried), len(room.seen) - len(room.carried), asked)
 
 
-def _within(names: tuple[str, ...], budget: int, estimator: Estimator) -> Found:
-    carried: list[str] = []
-    room = budget
-    for name in names:
-        cost = estimator.text(f"- {name}\n") + 1
-        if cost > room:
-            break
-        carried.append(name)
-        room -= cost
-    return Found(tuple(carried), len(names) - len(carried))
+def _names(sources: list[dict[int, list[str]]], rank: int, enough: int | None = None) -> Iterator[str]:
+    """Names of one rank, newest message first; `enough` of them and the older ones aren't read."""
+    told = 0
+    for source in sources:
+        for text in source.get(rank, ()):
+            for name in extract(text):
+                told += 1
+                yield name
+        if enough is not None and told > enough:
+            return
+
+
+class _Room:
+    """What is carried so far, and the tokens that are left."""
+
+    def __init__(self, budget: int, estimator: Estimator) -> None:
+        self.left, self._estimator = budget, estimator
+        self.seen: set[str] = set()
+        self.carried: dict[str, None] = {}
+
+    def take(self, names: Iterable[str], most: int | None = None) -> None:
+        """As many as fit, of at most so many tokens."""
+        room = self.left if most is None else min(most, self.left)
+        for name in names:
+            self.seen.add(name)
+            if name in self.carried or room < 2:
+                continue
+            cost = self._estimator.text(f"- {name}\n") + 1
+            if cost <= room:
+                self.carried[name] = None
+                room -= cost
+                self.left -= cost
+
+
+# --- as they stand in a summary -------------------------------------------------------------------
+
+HEADING = "## Exact identifiers"
+_USERS, _OTHERS = "The user's:", "Others:"
+_LAST = re.compile(rf"^{re.escape(_OTHERS)}\n(?:- .*(?:\n|\Z))+", re.MULTILINE)
+_BLOCK = re.compile(rf"^{re.escape(HEADING)}\n{re.escape(_USERS)}\n((?:- .*\n?)+)", re.MULTILINE)
+
+
+def listing(text: str, found: Found) -> str:
+    """The section with those names that a text lost; empty if there are none.
+
+    The user's are listed though the text has them: only the list says whose they are, and the next summary
+    may drop what this one told.
+    """
+    users, others = found.carried[: found.asked], missing(text, found.carried[found.asked :])
+    rows = [_USERS, *(f"- {name}" for name in users)] if users else []
+    rows += [_OTHERS, *(f"- {name}" for name in others)] if others else []
+    return "\n".join([HEADING, *rows]) if rows else ""
+
+
+def listed_as_users(summary: str) -> list[str]:
+    """The names that a summary's section calls the user's."""
+    return [row[2:] for block in _BLOCK.findall(summary) for row in block.splitlines()]
 
 
 def _texts(message: Message) -> dict[int, list[str]]:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from perdure.context.compaction.facts import Facts, blocks
 from perdure.context.compaction.facts import lost as lost_facts
-from perdure.context.compaction.identifiers import Found, missing
+from perdure.context.compaction.identifiers import Found, listing, missing
 from perdure.context.compaction.judge import is_skeleton
 from perdure.context.compaction.plan import Pin, Plan
 from perdure.context.compaction.size import view_tokens
@@ -35,7 +35,6 @@ Reason: TypeAlias = Literal[
 NO_FACTS = Facts()
 
 PINNED_HEADING = "## Pinned, word for word"
-IDENTIFIERS_HEADING = "## Exact identifiers"
 
 
 class Span(Record):
@@ -97,8 +96,7 @@ def compose(body: str, pins: tuple[Pin, ...], found: Found, facts: Facts = NO_FA
     if lost := [pin for pin in pins if pin.text not in body]:
         parts.append(f"{PINNED_HEADING}\n" + "\n\n".join(pin.text for pin in lost))
     parts += blocks(lost_facts(body, facts))
-    if names := missing("\n".join(parts), found.carried):
-        parts.append(f"{IDENTIFIERS_HEADING}\n" + "\n".join(f"- {name}" for name in names))
+    parts += filter(None, [listing("\n".join(parts), found)])
     return "\n\n".join(parts)
 
 
