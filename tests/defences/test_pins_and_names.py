@@ -24,8 +24,7 @@ from perdure.records import ModelInfo
 FULL = os.environ.get("PERDURE_DEFENCES") == "full"
 SESSIONS, ROUNDS = (200, 30) if FULL else (4, 8)
 INFO = ModelInfo("scripted", "test", window=8_000, cache_minimum=16)
-SHARE = 400  # 5 % of the window
-PLAIN = Estimator()
+SHARE = 340  # 5 % of the window is 400; what is learned between a compaction and the check changes costs
 WORDS = "The lemon tree in row seven needs water and a stake before the wind comes on Thursday. "
 PINS = [
     "Never touch `/etc/hosts`;  two  blanks\tand a tab, exactly so.",
@@ -77,9 +76,9 @@ def shown(body: bytes) -> str:
     return "\n".join(block.get("text") or json.dumps(block, ensure_ascii=False) for block in blocks)
 
 
-def within(names: list[str], tokens: int) -> list[str]:
+def within(names: list[str], tokens: int, estimator: Estimator) -> list[str]:
     """The first of them that a list of so many tokens holds."""
-    costs = accumulate(PLAIN.text(f"- {name}\n") + 1 for name in names)
+    costs = accumulate(estimator.text(f"- {name}\n") + 1 for name in names)
     return [name for name, cost in zip(names, costs, strict=True) if cost <= tokens]
 
 
@@ -113,7 +112,8 @@ async def lives(seed: int, folder: Path, clock: VirtualClock) -> tuple[int, int]
             prompt = shown(play.bodies[key][-1])
             assert all(pin in prompt for pin in pinned)
             users = [name for at in range(n, -1, -1) for then, name, mine in told if mine and then == at]
-            assert [name for name in within(users, SHARE) if name not in prompt] == []
+            learned = Estimator(host.directory.awake[key].transcript.calibration, 0.08, 1)
+            assert [name for name in within(users, SHARE, learned) if name not in prompt] == []
         past = History(folder / "state" / "sessions" / keys.relative_path(key))
         lost = [name for _, name, _ in told if name not in prompt]
         for name in lost:

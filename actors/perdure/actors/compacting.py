@@ -38,6 +38,7 @@ class Compacting:
         self.state = Coordinator()
         self.estimator = Estimator()
         self._asked: Waiter[str] | None = None
+        self._tried: str | None = None  # the leaf of the view that is being compacted
         self._staged: Compacted | None = None
         self._truncating = False
         self._timer: Timer | None = None
@@ -133,6 +134,7 @@ class Compacting:
 
     def _begin(self, reason: Reason, focus: str = "") -> None:
         self.stop_timer()
+        self._tried = self.session.transcript.leaf
         self.state = coordinator.begin(self.state, reason)
         if not self.session.submit("compaction", Compact(self.session.snapshot(), reason, focus)):
             self._ended("crashed", "too many compactions wait already")
@@ -202,7 +204,7 @@ class Compacting:
 
     def _ended(self, kind: str, why: str) -> None:
         now, was = self.session.services.clock.now(), self.state.running
-        hopeless = self.session.transcript.leaf if kind in ("hopeless", "nothing") else None
+        hopeless = self._tried if kind in ("hopeless", "nothing") else None  # not the view it has become
         self.state = coordinator.failed(self.state, now=now, hopeless=hopeless)
         self.session.services.log.warning("compaction.failed", session=self.session.key, kind=kind, why=why)
         self._answer(f"Nothing was compacted: {why}.")
