@@ -27,7 +27,7 @@ SESSIONS = 10_000 // (EACH * len(KINDS)) if FULL else 1
 def test_no_entry_is_lost_whatever_the_summariser_does(kind: str, tmp_path: Path) -> None:
     attempts = commits = 0
     for seed in range(SESSIONS):
-        world = World(seed, kind, (6_000, 12_000)[seed % 2])
+        world = World(seed, kind, (4_000, 8_000)[seed % 2])
         world.run(EACH)
         attempts, commits = attempts + world.attempts, commits + len(world.commits)
         assert world.unaccounted() == []
