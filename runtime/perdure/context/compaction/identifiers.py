@@ -82,6 +82,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:T|$)")
 _EXTENSION = re.compile(r"(.*\.[A-Za-z][A-Za-z0-9]{0,7})[^\x00-\x7f][^/]*$")
 _TRAIL = ".,;:!?)]}'\"*"
 _LONGEST = 512
+_BLANKS = 5  # more of them between quotes are a sentence that ends in a file name
 _SCANNED = 60_000
 """Characters of one text that are scanned, half at each end: a 10 MB log isn't read for every port."""
 
@@ -118,7 +119,7 @@ def extract(text: str) -> tuple[str, ...]:
                     seen.setdefault(name)
     for called in _CALLED.finditer(text):
         name = next(filter(None, called.groups())).rstrip(_TRAIL)
-        if not any(name in known for known in seen):
+        if f"#{name}" not in seen:
             seen.setdefault(name)
     return _open(whole, seen) if seen and has_secret(whole) else tuple(seen)
 
@@ -127,6 +128,8 @@ def _unquote(seen: dict[str, None]) -> Callable[[re.Match[str]], str]:
     """Takes quoted file names out of a text, so that their pieces aren't found too."""
 
     def take(found: re.Match[str]) -> str:
+        if found[1].count(" ") > _BLANKS:
+            return found[0]
         seen.setdefault(found[1].strip())
         return " "
 
