@@ -8,7 +8,7 @@ PEERS := $(VENV)/peers
 PI := @mariozechner/pi-coding-agent
 PI_VERSION := 0.66.1
 
-.PHONY: demo test check conformance interop bench kill clean
+.PHONY: demo test check conformance interop bench kill defences clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'perdure needs Python 3.11 or newer'"
@@ -50,6 +50,9 @@ bench: $(VENV)/.bench  ## ratios against peers and floors, measured in one run
 
 kill: $(VENV)/.test  ## SIGKILL a host at 50 random points
 	PERDURE_KILLS=50 $(BIN)/python -m pytest tests/host/test_killed.py
+
+defences: $(VENV)/.test  ## 10,000 compactions by faulty summarisers, 200 sessions of 30 by a hostile one
+	PERDURE_DEFENCES=full $(BIN)/python -m pytest tests/defences -s
 
 clean:
 	rm -rf $(VENV) dist build

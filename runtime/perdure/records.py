@@ -235,6 +235,19 @@ class LedgerLine(Record):
     zone: Literal["stable", "dynamic", "tail"] = "stable"
 
 
+PinKind: TypeAlias = Literal["instruction", "task", "correction", "request"]
+"""What users mark, and `request`: what a running turn was asked and its view has covered."""
+
+
+class Pinned(Record):
+    """One pin. `id` is the entry that recorded it, `source` the message the text was taken from, if any."""
+
+    id: str
+    text: str
+    kind: PinKind = "instruction"
+    source: str = ""
+
+
 # --- models and tools as data ---------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perdure.actors import pinning
 from perdure.actors.messages import Command
 from perdure.errors import PerdureError, UsageError
 
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
     from perdure.actors.session import Session
 
 HELP = (
-    "commands: /help, /compact [focus], /undo, /status, /model [ref], /think [level], /name TEXT, "
-    "/abort, /new"
+    "commands: /help, /compact [focus], /undo, /pin [TEXT], /pins, /unpin N|all, /status, /model [ref], "
+    "/think [level], /name TEXT, /abort, /new"
 )
 LEVELS = ("off", "minimal", "low", "medium", "high")
 
@@ -38,6 +39,12 @@ def run(session: Session, mail: Command) -> None:
                 answer = _think(session, mail.argument)
             case "name":
                 answer = _name(session, mail.argument)
+            case "pin":
+                answer = pinning.pin(session, mail.argument)
+            case "pins":
+                answer = pinning.listed(session)
+            case "unpin":
+                answer = pinning.unpin(session, mail.argument)
             case "help":
                 answer = HELP
             case "abort" | "stop":

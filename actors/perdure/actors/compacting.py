@@ -28,7 +28,7 @@ from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.outcome import Cancelled, Outcome, describe
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Item, Items, ToolResult
+from perdure.records import Assistant, Item, Items, Pinned, ToolResult
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -63,6 +63,7 @@ class Compacting:
         self._asked: list[Waiter[str]] = []
         self._focus = ""
         self._overflow: Overflowed | None = None  # what the turn that settles waits for
+        self._tried: str | None = None  # the leaf of the view that is being compacted
         self._staged: Compacted | None = None
         self._timer: Timer | None = None
 
@@ -241,6 +242,7 @@ class Compacting:
         run, reason = self.state.run, self.state.running
         assert reason is not None
         mail = Compact(run, self.session.snapshot(), reason, self._focus)
+        self._tried = self.session.transcript.leaf
 
         def instead(outcome: Outcome) -> CompactionFailed:
             stopped = isinstance(outcome, Cancelled)
@@ -318,7 +320,9 @@ class Compacting:
             self._ended("hopeless", f"{proof.reason}: {proof.detail}")
             return
         try:
-            t.compact(done.summary, proof.first_kept, proof.tokens_before, msgspec.json.encode(proof))
+            running = () if self.session.state == "idle" else done.plan.pins
+            asked = [Pinned(pin.entry, pin.text, "request", pin.entry) for pin in running]
+            t.compact(done.summary, proof.first_kept, proof.tokens_before, msgspec.json.encode(proof), asked)
         except PerdureError as error:
             self.session.not_written(error)
             self._ended("storage", str(error))
@@ -339,9 +343,8 @@ class Compacting:
     def _ended(self, kind: str, why: str) -> None:
         now, was = self.session.services.clock.now(), self.state.running
         final = kind in ("hopeless", "nothing")
-        self.state = coordinator.failed(
-            self.state, now=now, hopeless=self.session.transcript.leaf if final else None
-        )
+        hopeless = self._tried if final else None  # not the view that it has become
+        self.state = coordinator.failed(self.state, now=now, hopeless=hopeless)
         self.session.services.log.warning("compaction.failed", session=self.session.key, kind=kind, why=why)
         answered = self._answer(f"Nothing was compacted: {why}.")
         self._tell(why, told=answered or self._overflow is not None or (final and was == "idle"))

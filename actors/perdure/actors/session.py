@@ -58,6 +58,7 @@ from perdure.actors.turns import Turns
 from perdure.actors.undoing import undone
 from perdure.actors.view import unseen
 from perdure.context.environment import Environment
+from perdure.context.pins import marked, with_pins
 from perdure.context.pipeline import Scratch
 from perdure.contracts import Notice
 from perdure.edges.session.facts import Settings
@@ -66,9 +67,10 @@ from perdure.errors import Busy, Closed, Fenced, PerdureError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Failed, Outcome, Returned, describe
 from perdure.kernel.waiter import Waiter
+from perdure.records import Pinned
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
-Refresh: TypeAlias = Literal["woken", "cold", "compaction", "model", "thinking", "settings"]
+Refresh: TypeAlias = Literal["woken", "cold", "compaction", "model", "thinking", "settings", "pins"]
 """Why a session's environment was resolved anew."""
 
 
@@ -97,6 +99,7 @@ class Session:
         self.transcript: Transcript
         self.environment: Environment
         self.refreshed = ""  # why the environment was last resolved anew
+        self._bare: Environment  # the same without what the user pinned
         self._adopted = Settings()
         self.opening.begin()
 
@@ -206,6 +209,9 @@ class Session:
         t = self.transcript
         if t.settings != self._adopted:  # another program has changed them
             self.adopt(t.settings, "settings")
+        elif marked(t.pins) != self.environment.pins:
+            self.carry_pins()
+        running = self.state in ("running", "settling")
         return Snapshot(
             key=self.key,
             session_id=t.session_id,
@@ -217,7 +223,8 @@ class Session:
             environment=self.environment,
             unseen=unseen(t.items),
             calibration=t.calibration,
-            running=self.state in ("running", "settling"),
+            pinned=t.requests if running else {},
+            running=running,
             cache_age=self.turns.cache_age,
             refreshed=self.refreshed,
         )
@@ -240,7 +247,7 @@ class Session:
             self.services.log.warning("worker.full", session=self.key, pool=pool)
         return accepted
 
-    def adopt(self, chosen: Settings, why: Refresh) -> None:
+    def adopt(self, chosen: Settings, why: Refresh, pins: tuple[Pinned, ...] | None = None) -> None:
         """Run with what the transcript says: model and thinking level, chosen here or by another program.
 
         The workspace's files are read anew only where that costs no cached prefix, or it is lost anyway.
@@ -249,8 +256,15 @@ class Session:
         ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
         info = resolver.model_for(self.key, ref)
         fresh = why in ("cold", "compaction", "model") or self.turns.cold
-        found = resolver.environment(self.key, info, chosen.thinking, fresh=fresh)
+        self._bare = resolver.environment(self.key, info, chosen.thinking, fresh=fresh)
         self._adopted = chosen
+        self._take(with_pins(self._bare, self.transcript.pins if pins is None else pins), why)
+
+    def carry_pins(self) -> None:
+        """Every request from the next one on holds what the user has pinned by now."""
+        self._take(with_pins(self._bare, self.transcript.pins), "pins")
+
+    def _take(self, found: Environment, why: Refresh) -> None:
         if not hasattr(self, "environment"):
             self.environment = found
         elif found != self.environment:
@@ -276,7 +290,7 @@ class Session:
             return
         try:
             self.turns.woken(held.opened)
-            self.adopt(held.opened.settings, "woken")
+            self.adopt(held.opened.settings, "woken", held.opened.pins)
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)
             self._not_woken(failure)

@@ -10,7 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from perdure.actors.upkeep import Upkeep
+from perdure.actors.view import at_rest
 from perdure.context.changed import subject
+from perdure.context.pins import marked
 from perdure.context.tokens import Measure
 from perdure.contracts import Ack, Letter, Receipt
 from perdure.edges.session import lines
@@ -31,7 +33,17 @@ from perdure.edges.session.rewrite import Prepared, Truncated, commit
 from perdure.edges.session.tail import open_session
 from perdure.edges.session.writer import ForeignWrite
 from perdure.errors import Fenced, StorageFailed
-from perdure.records import Decision, Item, Message, Provenance, Summary, User
+from perdure.records import (
+    Assistant,
+    Decision,
+    Item,
+    Message,
+    PinKind,
+    Pinned,
+    Provenance,
+    Summary,
+    User,
+)
 
 MOST_RESUMES = 3  # a turn that ends its host each time must not end it for ever
 FOREIGN_TRIES = 3
@@ -61,7 +73,9 @@ class Transcript:
         self.compaction, self.compactions = opened.compaction, opened.compactions
         self.calibration, self.covered_bytes = opened.calibration, opened.covered_bytes
         self.since_checkpoint = opened.since_checkpoint
-        self.gaps, self.pins, self._resumed = opened.gaps, opened.pins, opened.resumed
+        self.gaps, self._resumed = opened.gaps, opened.resumed
+        ended = any(isinstance(item.message, Assistant) and at_rest(item) for item in self.items)
+        self.pins = marked(opened.pins) if ended else opened.pins
         self._take_places(opened)
         self.size = sum(map(self._weigh, self.items), Measure())
 
@@ -171,20 +185,56 @@ class Transcript:
         made, now = self._new_id(), self._wall_ms()
         self._beside(lambda leaf: lines.resume_line(made, leaf, now, entry, self.file.epoch))
 
+    def pin(self, text: str, kind: PinKind, source: str = "") -> Pinned:
+        """Pin a text, off the chain: it stands in every request from the next one on."""
+        made, now = self._new_id(), self._wall_ms()
+        pin = Pinned(made, text, kind, source)
+        self._beside(lambda leaf: lines.pin_line(made, leaf, now, pin, self.file.epoch))
+        self.pins = (*self.pins, pin)
+        return pin
+
+    def unpin(self, gone: tuple[str, ...]) -> None:
+        """Take pins away, by their ids."""
+        made, now = self._new_id(), self._wall_ms()
+        self._beside(lambda leaf: lines.unpin_line(made, leaf, now, gone, self.file.epoch))
+        self.pins = tuple(pin for pin in self.pins if pin.id not in gone)
+
     # --- compaction -------------------------------------------------------------------------------
 
     def kept_from(self, first_kept: str) -> int | None:
         """Where in `items` the kept tail begins, `None` if that entry is not in the view."""
         return next((i for i, item in enumerate(self.items) if item.entry == first_kept), None)
 
-    def compact(self, summary: str, first_kept: str, tokens_before: int, proof: bytes) -> Item:
-        """Commit a compaction: everything before `first_kept` is now covered by `summary`."""
+    @property
+    def requests(self) -> dict[str, str]:
+        """What the running turn was asked and its view has covered, by entry."""
+        return {pin.source: pin.text for pin in self.pins if pin.kind == "request"}
+
+    def turn_ended(self) -> None:
+        """Its requests are history now, like all others."""
+        self.pins = marked(self.pins)
+
+    def compact(
+        self,
+        summary: str,
+        first_kept: str,
+        tokens_before: int,
+        proof: bytes,
+        requests: Iterable[Pinned] = (),
+    ) -> Item:
+        """Commit a compaction: everything before `first_kept` is now covered by `summary`.
+
+        `requests`: what the running turn was asked, as the summary quotes it.
+        """
         at = self.kept_from(first_kept)
         kept = self.items[at:] if at is not None else []
         entry, now = self._new_id(), self._wall_ms()
         head = Item(entry, Summary(summary, tokens_before, now))
         decisions = self._decisions_of(kept)
-        record = self._checkpoint(entry, decisions, kept=first_kept if kept else None, prev=self.compaction)
+        pins = (*marked(self.pins), *requests)
+        record = self._checkpoint(
+            entry, decisions, kept=first_kept if kept else None, prev=self.compaction, pins=pins
+        )
         anchor = first_kept if kept else entry
         self._chain(
             entry,
@@ -198,6 +248,7 @@ class Transcript:
         self.items = [head, *kept]
         self.decisions = {d.key: d for d in decisions}
         self.compaction, self.compactions = entry, self.compactions + 1
+        self.pins = pins
         self.generation += 1
         self.since_checkpoint = 0
         self.size = sum(map(self._weigh, self.items), Measure())
@@ -232,7 +283,13 @@ class Transcript:
         return tuple(d for d in self.decisions.values() if subject(d) in names)
 
     def _checkpoint(
-        self, leaf: str | None, decisions: tuple[Decision, ...], *, kept: str | None, prev: str | None
+        self,
+        leaf: str | None,
+        decisions: tuple[Decision, ...],
+        *,
+        kept: str | None,
+        prev: str | None,
+        pins: tuple[Pinned, ...] | None = None,
     ) -> Checkpoint:
         return Checkpoint(
             session=self.session_id,
@@ -250,7 +307,7 @@ class Transcript:
             ranges=self._ranges(),
             gaps=self.gaps,
             covered_bytes=self.covered_bytes,
-            pins=self.pins,
+            pins=self.pins if pins is None else pins,
         )
 
     # --- bytes ------------------------------------------------------------------------------------

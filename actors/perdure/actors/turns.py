@@ -274,6 +274,7 @@ class Turns:
         ends = (tuple(t.entries), tuple(t.errors), rested.overflow)
         reply = Reply(key, rested.text, rested.stop, t.steps, t.usage, *ends)
         session.state = "idle"
+        session.transcript.turn_ended()
         session.compacting.turn_over()
         session.letters.answer(reply)
         session.services.events.publish(TurnFinished(key, reply))

@@ -17,6 +17,7 @@ from perdure.context.changed import Changed, as_decisions
 from perdure.context.environment import Environment
 from perdure.context.floor import floor_of, owners
 from perdure.context.ledger import ledger
+from perdure.context.pins import pin_lines, with_pins
 from perdure.context.tokens import Estimator, measure
 from perdure.context.wire import render_dict
 from perdure.contracts import Assembled
@@ -77,6 +78,7 @@ def inspect(
     opened = open_session(target.path, window_bytes=max(LEAST_READ, room * PER_TOKEN))
     folder = state_folder.state_folder(state)
     env, complaints = resolve(target, opened, settings, folder, model=model, window=window)
+    env = with_pins(env, opened.pins)
     estimator = Estimator(opened.calibration, 0.08, 1) if opened.calibration else Estimator()
     next_message = Item("", User((Text(message or STAND_IN),)))
     problems = [*_problems(opened), *({"kind": "workspace", "detail": line} for line in complaints)]
@@ -102,7 +104,8 @@ def _request(
 ) -> Report:
     decided = as_decisions(opened.decisions)
     stage = pipeline.history(items, env, decided)
-    before, beyond = covered(opened)[0], _silent(opened)
+    before = [*pin_lines(env.pins, estimator), *covered(opened)[0]]
+    beyond = _silent(opened)
     try:
         prepared = pipeline.request(
             stage,

@@ -22,7 +22,8 @@ from perdure.host import Host, Sent
 from perdure.records import Block
 
 HELP = (
-    "/help, /status, /compact [focus], /undo, /model [ref], /think [level], /name TEXT, /new, /abort; "
+    "/help, /status, /compact [focus], /undo, /pin [TEXT], /pins, /unpin N|all, /model [ref], "
+    "/think [level], /name TEXT, /new, /abort; "
     "Ctrl-C stops an answer; /quit or Ctrl-D ends."
 )
 UNSENT = "what was attached was not sent"

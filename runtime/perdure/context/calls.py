@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -81,3 +82,31 @@ def _is_clean(value: Any) -> bool:
     if type(value) is dict:
         return all(_is_clean(key) and _is_clean(each) for key, each in value.items())
     return all(map(_is_clean, value)) if type(value) is list else True
+
+
+def spelled(call: ToolCall) -> list[str]:
+    """The arguments as texts in which nothing is escaped, so that names can be found in them as they are."""
+    raw = call.arguments.decode("utf-8", "replace")
+    if "\\" not in raw:
+        return [raw]
+    try:
+        value = msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return [raw]
+    return [f"{key}: {_quoted(leaf)}" for key, leaf in _leaves("", value)]
+
+
+def _quoted(text: str) -> str:
+    """A short text with blanks between quotes: only they tell where a name in it ends."""
+    return f'"{text}"' if " " in text and len(text) <= 200 and not {'"', "\n"} & set(text) else text
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    if type(value) is dict:
+        for name, each in value.items():
+            yield from _leaves(name, each)
+    elif type(value) is list:
+        for each in value:
+            yield from _leaves(key, each)
+    elif value is not None:
+        yield key, str(value)

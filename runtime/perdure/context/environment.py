@@ -8,7 +8,7 @@ from perdure.context.policy import TranscriptPolicy, policy_for
 from perdure.context.prompt import tools_in_order
 from perdure.context.prune import PruneSettings
 from perdure.context.tokens import Estimator
-from perdure.records import ModelInfo, Record, ToolSpec
+from perdure.records import ModelInfo, Pinned, Record, ToolSpec
 
 
 class Environment(Record):
@@ -34,6 +34,7 @@ class Environment(Record):
     identity_tokens: int = 0
     knowledge_tokens: int = 0
     pruning: PruneSettings | None = None
+    pins: tuple[Pinned, ...] = ()
 
 
 def resolve(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from perdure.context.compaction.proof import IDENTIFIERS_HEADING, PINNED_HEADING
+from perdure.context.compaction.identifiers import HEADING as IDENTIFIERS_HEADING
+from perdure.context.compaction.proof import PINNED_HEADING
 from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE
 from perdure.records import Items, Summary, User
 

@@ -116,6 +116,12 @@ SERIALISED_RESULT_CHARS = 2_000
 IDENTIFIER_SHARE = 0.05
 """Identifiers carried verbatim beside a summary take at most this share of W; `recall` finds others."""
 
+FACT_SHARE = 0.03
+"""Last request, open to-dos and progress counts that a summary lost take at most this share of W."""
+
+PIN_SHARE = 0.05
+"""What users pinned takes at most this share of W; a pin beyond it is refused with the numbers."""
+
 MAX_COMPACTION_ATTEMPTS = 3
 """In a row without an accepted model call between them: progress, or stop."""
 

@@ -17,7 +17,9 @@ from perdure.edges.session.load import load
 from perdure.edges.session.own import NewerFacts
 from perdure.edges.session.tail import open_session
 from perdure.errors import UnreadableFile
-from perdure.records import Custom, Decision, Summary, Text, User
+from perdure.records import Custom, Decision, Pinned, Summary, Text, User
+
+PIN = Pinned("e0", "answer in French", "instruction", "e1")
 
 
 def texts(path: Path) -> list[str]:
@@ -286,7 +288,7 @@ def test_what_the_writing_side_encodes_is_read_back(tmp_path: Path) -> None:
         recent=(Seen("ann", "m1", "i1"),),
         decisions=decided,
         calibration=1.25,
-        pins=("e1",),
+        pins=(PIN,),
         covered_bytes=9,
         session="s1",
     )
@@ -297,7 +299,7 @@ def test_what_the_writing_side_encodes_is_read_back(tmp_path: Path) -> None:
     opened = open_session(write(tmp_path / "s", rows))
     assert (opened.settings, opened.name, opened.epoch) == (record.settings, "n", 3)
     assert (opened.pending, opened.recent, opened.decisions) == (record.pending, record.recent, decided)
-    assert (opened.calibration, opened.pins, opened.covered_bytes) == (1.25, ("e1",), 9)
+    assert (opened.calibration, opened.pins, opened.covered_bytes) == (1.25, (PIN,), 9)
     assert opened.leaf == "e1"
 
 

@@ -16,10 +16,13 @@ from typing import Literal, TypeAlias
 
 from perdure.context.compaction import prompts
 from perdure.context.compaction.digest import digest, omitted, unavailable
+from perdure.context.compaction.facts import Facts
+from perdure.context.compaction.facts import collect as collect_facts
 from perdure.context.compaction.identifiers import Found, collect
 from perdure.context.compaction.judge import judge
+from perdure.context.compaction.language import spoken
 from perdure.context.compaction.plan import Plan
-from perdure.context.compaction.proof import Draft, How, Proof, Refusal, Rung, compose, prove, spans
+from perdure.context.compaction.proof import NO_FACTS, Draft, How, Proof, Refusal, Rung, compose, prove, spans
 from perdure.context.compaction.redact import redact
 from perdure.context.compaction.serialize import serialize
 from perdure.context.compaction.size import weigher
@@ -33,6 +36,7 @@ from perdure.context.compaction.stages import (
 )
 from perdure.context.numbers import (
     CHARS_PER_TOKEN_ESTIMATE,
+    FACT_SHARE,
     SERIALISED_RESULT_CHARS,
     SUMMARY_OUTPUT_TOKENS,
     Limits,
@@ -89,6 +93,7 @@ class Done(Record):
     plan: Plan
     draft: Draft
     found: Found
+    facts: Facts = NO_FACTS
     tried: tuple[str, ...] = ()
 
     def prove_again(self, grown: Items, *, limits: Limits, estimator: Estimator) -> Proof | Refusal:
@@ -101,6 +106,7 @@ class Done(Record):
             limits=limits,
             estimator=estimator,
             grown=grown,
+            facts=self.facts,
         )
 
 
@@ -150,7 +156,8 @@ class Fold:
         self.previous = self._known()
         self.large = [oversized(item, self.window, weigher(limits, estimator)) for item in plan.covered]
         self.found = self._identifiers()
-        self.last_answer = _last_answer(plan.before)
+        self.facts = self._facts()
+        self.last_answer, self.heard = _last_answer(plan.before), spoken(plan.before)
         self.tried: list[str] = []
         self._ladder = self._climb()
         self.step: Step = self._advance(None)
@@ -199,14 +206,15 @@ class Fold:
 
     def _proven(self, draft: Draft) -> Done | Refusal:
         clean = Draft(redact(draft.body), draft.rung, draft.spans)
-        summary = compose(clean.body, self.plan.pins, self.found)
+        found, facts = self.found, self.facts
+        summary = compose(clean.body, self.plan.pins, found, facts)
         proof = prove(
-            self.plan, clean, summary, found=self.found, limits=self.limits, estimator=self.estimator
+            self.plan, clean, summary, found=found, limits=self.limits, estimator=self.estimator, facts=facts
         )
         if isinstance(proof, Refusal):
             self.tried.append(f"{draft.rung}: {proof.reason}")
             return proof
-        return Done(summary, proof, draft.rung, self.plan, clean, self.found, tuple(self.tried))
+        return Done(summary, proof, draft.rung, self.plan, clean, found, facts, tuple(self.tried))
 
     def _staged(self) -> _Drafting:
         covered = self.plan.covered
@@ -278,16 +286,25 @@ class Fold:
 
     def _one(self, chunk: Items, previous: str, rung: Rung, most: int | None) -> _Text:
         split = self.plan.split_turn and chunk[-1] is self.plan.covered[-1]
-        prompt = prompts.summary_prompt(serialize(chunk, most=most), previous, self.rules, split_turn=split)
-        return (yield from self._ask(prompt, "summary", rung, tuple(item.entry for item in chunk)))
+        conversation = serialize(chunk, most=most)
+        prompt = prompts.summary_prompt(conversation, previous, self.rules, split_turn=split)
+        entries, material = tuple(item.entry for item in chunk), f"{previous}\n{conversation}"
+        return (yield from self._ask(prompt, "summary", rung, entries, material))
 
     def _merge(self, partials: tuple[str, ...]) -> _Text:
         entries = tuple(item.entry for item in self.plan.covered)
         prompt = prompts.merge_prompt(partials, self.previous, self.rules)
-        return (yield from self._ask(prompt, "merge", "staged", entries))
+        return (
+            yield from self._ask(prompt, "merge", "staged", entries, "\n".join((*partials, self.previous)))
+        )
 
     def _ask(
-        self, prompt: str, stage: Literal["summary", "merge"], rung: Rung, entries: tuple[str, ...]
+        self,
+        prompt: str,
+        stage: Literal["summary", "merge"],
+        rung: Rung,
+        entries: tuple[str, ...],
+        material: str,
     ) -> _Text:
         """One request, if it fits the summariser at all; None where its answer is no summary."""
         size = self.careful.text(prompt) + self.careful.text(prompts.SYSTEM)
@@ -301,7 +318,9 @@ class Fold:
             if reply.kind not in _ANSWER_AT_FAULT:
                 raise _Unreachable(reply.kind)
             return None
-        flaw = judge(reply.text, stop=reply.stop, last_answer=self.last_answer)
+        flaw = judge(
+            reply.text, stop=reply.stop, last_answer=self.last_answer, material=material, heard=self.heard
+        )
         if flaw is not None:
             self.tried.append(f"{rung}: {flaw}")
         return None if flaw is not None else reply.text.strip()
@@ -331,6 +350,18 @@ class Fold:
             return Found(())
         budget = self.limits.identifiers
         return collect(self.plan.covered, self.plan.previous, budget=budget, estimator=self.estimator)
+
+    def _facts(self) -> Facts:
+        """At most their share of the window, and of what is covered: beside them the view must shrink."""
+        size = sum(map(weigher(self.limits, self.estimator), self.plan.covered))
+        return collect_facts(
+            self.plan.covered,
+            self.plan.kept,
+            self.plan.previous,
+            budget=min(int(self.limits.window * FACT_SHARE), size // 6),
+            estimator=self.estimator,
+            pinned=[pin.text for pin in self.plan.pins],
+        )
 
     def _known(self) -> str:
         """The earlier summary; a foreign one of any size is cut to an eighth of the window."""

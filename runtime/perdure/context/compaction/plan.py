@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
-from perdure.context.compaction.batches import boundaries
+from perdure.context.compaction.batches import boundaries, calls_of
 from perdure.context.numbers import Limits
 from perdure.context.tokens import Estimator
-from perdure.records import Custom, Item, Items, Record, Summary, Text, User
+from perdure.records import Assistant, Custom, Item, Items, Record, Summary, Text, User
 
 Why: TypeAlias = Literal["empty", "only a summary", "fits the kept tail", "nothing but the newest turn"]
 Weigh: TypeAlias = Callable[[Item], int]
@@ -89,8 +89,9 @@ def _planned(items: Items, old: Summary | None, at: int, running: bool, pinned: 
     staying = {item.entry for item in kept}
     pins = [Pin(entry, text) for entry, text in pinned.items() if entry not in staying]
     request = _open_request(covered, kept)
-    if running and request is not None and request.entry not in pinned:
-        pins.append(Pin(request.entry, said(request)))
+    if running:
+        asked = _asked(covered, kept)
+        pins += [Pin(item.entry, said(item)) for item in asked if item.entry not in pinned]
     return Plan(
         before=items,
         covered=covered,
@@ -115,6 +116,25 @@ def _open_request(covered: Items, kept: Items) -> Item | None:
     if any(isinstance(item.message, User) for item in kept[:1]):
         return None
     return next((item for item in reversed(covered) if isinstance(item.message, User)), None)
+
+
+def _asked(covered: Items, kept: Items) -> list[Item]:
+    """All that users said in the running turn and that is covered: its request, and what steered it.
+
+    The turn goes back to the last answer that ended one; what stands there without any work behind it is
+    an earlier message, which nobody works on.
+    """
+    found: list[Item] = []
+    worked = False
+    for at, item in reversed(list(enumerate(covered + kept))):
+        message = item.message
+        if isinstance(message, Assistant):
+            if message.stop != "toolUse" and not calls_of(message):
+                break
+            worked = True
+        elif worked and at < len(covered) and isinstance(message, User):
+            found.insert(0, item)
+    return found
 
 
 def _allowed(view: Items, unseen: frozenset[str]) -> list[bool]:

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Literal, TypeAlias
 
-from perdure.context.compaction.identifiers import Found, missing
+from perdure.context.compaction.facts import Facts, blocks
+from perdure.context.compaction.facts import lost as lost_facts
+from perdure.context.compaction.identifiers import Found, listing, missing
 from perdure.context.compaction.judge import is_skeleton
 from perdure.context.compaction.plan import Pin, Plan
 from perdure.context.compaction.size import view_tokens
@@ -21,11 +23,18 @@ from perdure.records import Item, Items, Record, Summary
 Rung: TypeAlias = Literal["staged", "partial", "subsets", "digest"]
 How: TypeAlias = Literal["summarised", "digested", "noted"]
 Reason: TypeAlias = Literal[
-    "empty", "skeleton", "not smaller", "pin missing", "identifier missing", "entry not covered"
+    "empty",
+    "skeleton",
+    "not smaller",
+    "pin missing",
+    "identifier missing",
+    "fact missing",
+    "entry not covered",
 ]
 
+NO_FACTS = Facts()
+
 PINNED_HEADING = "## Pinned, word for word"
-IDENTIFIERS_HEADING = "## Exact identifiers"
 
 
 class Span(Record):
@@ -49,7 +58,7 @@ class Proof(Record):
     """What was checked. Tokens are those of the unguarded view, before and after.
 
     `carried` identifiers stand beside the summary because its text had lost them; `left` ones didn't
-    fit their share and are found by `recall`.
+    fit their share and are found by `recall`. `facts`: so many requests, to-dos and counts stand beside it.
     """
 
     first: str
@@ -64,6 +73,7 @@ class Proof(Record):
     identifiers: int = 0
     carried: tuple[str, ...] = ()
     left: int = 0
+    facts: int = 0
 
 
 class Refusal(Record):
@@ -80,13 +90,13 @@ def spans(items: Items, fates: Iterable[How]) -> tuple[Span, ...]:
     return tuple(Span(entries[0], entries[-1], len(entries), how) for how, entries in runs)
 
 
-def compose(body: str, pins: tuple[Pin, ...], found: Found) -> str:
-    """The whole summary: the text, then pins byte for byte, then the identifiers the text lost."""
+def compose(body: str, pins: tuple[Pin, ...], found: Found, facts: Facts = NO_FACTS) -> str:
+    """The whole summary: the text, then pins byte for byte, then the facts and identifiers the text lost."""
     parts = [body.strip()]
     if lost := [pin for pin in pins if pin.text not in body]:
         parts.append(f"{PINNED_HEADING}\n" + "\n\n".join(pin.text for pin in lost))
-    if names := missing("\n".join(parts), found.carried):
-        parts.append(f"{IDENTIFIERS_HEADING}\n" + "\n".join(f"- {name}" for name in names))
+    parts += blocks(lost_facts(body, facts))
+    parts += filter(None, [listing("\n".join(parts), found)])
     return "\n\n".join(parts)
 
 
@@ -99,9 +109,10 @@ def prove(
     limits: Limits,
     estimator: Estimator,
     grown: Items = (),
+    facts: Facts = NO_FACTS,
 ) -> Proof | Refusal:
     """Check a composed summary. `grown`: what the view gained since the plan was made."""
-    if refusal := _content(plan, draft, summary, found):
+    if refusal := _content(plan, draft, summary, found, facts):
         return refusal
     after: Items = (Item("", Summary(summary)), *plan.kept, *grown)
     before_tokens = view_tokens((*plan.before, *grown), limits, estimator)
@@ -121,10 +132,11 @@ def prove(
         identifiers=len(found.carried),
         carried=missing(draft.body, found.carried),
         left=found.left,
+        facts=lost_facts(draft.body, facts).count,
     )
 
 
-def _content(plan: Plan, draft: Draft, summary: str, found: Found) -> Refusal | None:
+def _content(plan: Plan, draft: Draft, summary: str, found: Found, facts: Facts) -> Refusal | None:
     if not draft.body.strip():
         return Refusal("empty")
     if is_skeleton(draft.body):
@@ -133,6 +145,8 @@ def _content(plan: Plan, draft: Draft, summary: str, found: Found) -> Refusal | 
         return Refusal("pin missing", lost.entry)
     if names := missing(summary, found.carried):
         return Refusal("identifier missing", ", ".join(names[:3]))
+    if gone := lost_facts(summary, facts).count:
+        return Refusal("fact missing", f"{gone} of {facts.count}")
     counted = sum(span.count for span in draft.spans)
     if counted != len(plan.covered) or not plan.covered:
         return Refusal("entry not covered", f"{counted} of {len(plan.covered)}")

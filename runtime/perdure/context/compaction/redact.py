@@ -10,13 +10,14 @@ import re
 
 from perdure.context import secrets
 
-_LONG = re.compile(r"[A-Za-z0-9_.+/=-]{13,}")
+_LONG = r"[A-Za-z0-9_.+/=-]{13,}"
 """No known shape is shorter."""
 
-_WORDS = (
-    "key", "token", "secret", "pass", "pwd", "auth", "credential", "cookie", "signature", "bearer", "basic",
-    "digest", "://", "密码", "口令", "パスワード", "비밀번호",
-)  # fmt: skip
+_TELLING = re.compile(
+    "key|token|secret|pass|pwd|auth|credential|cookie|signature|bearer|basic|digest|://|密码|口令|パスワード|비밀번호|"
+    + _LONG,
+    re.IGNORECASE,
+)
 _OTHER_NAMES = re.compile(r"((?:密码|口令|パスワード|비밀번호)\s*[:=：]\s*)([^\s，。；,;]{4,256})")
 
 
@@ -24,17 +25,14 @@ def redact(text: str) -> str:
     """The text without what looks like a secret; names and places around it stay."""
     if "PRIVATE KEY" in text:  # a block of several lines
         return _close(text)
-    return "".join(_close(line) if _may_hold(line) else line for line in text.splitlines(keepends=True))
+    if not _TELLING.search(text):
+        return text
+    return "".join(_close(line) if _TELLING.search(line) else line for line in text.splitlines(keepends=True))
 
 
 def has_secret(text: str) -> bool:
     """Whether `redact` would change anything."""
     return redact(text) != text
-
-
-def _may_hold(line: str) -> bool:
-    small = line.lower()
-    return any(word in small for word in _WORDS) or _LONG.search(line) is not None
 
 
 def _close(text: str) -> str:

@@ -7,7 +7,7 @@ else in off-chain `custom` entries; all are versioned (`v`), and an older reader
 from __future__ import annotations
 
 from perdure.contracts import Letter
-from perdure.records import Decision, Items, Record
+from perdure.records import Decision, Items, Pinned, Record
 
 VERSION = 1
 NEVER = -1  # in place of an epoch in `resumed`: nobody waits for an answer to that entry
@@ -95,7 +95,7 @@ class Checkpoint(Record):
     ranges: tuple[tuple[int, int], ...] = ()
     gaps: tuple[Gap, ...] = ()
     covered_bytes: int = 0
-    pins: tuple[str, ...] = ()
+    pins: tuple[Pinned, ...] = ()
     session: str = ""
 
 
@@ -141,7 +141,7 @@ class Opened(Record):
     compactions: int
     covered_bytes: int
     gaps: tuple[Gap, ...] = ()
-    pins: tuple[str, ...] = ()
+    pins: tuple[Pinned, ...] = ()
     resumed: tuple[tuple[str, int], ...] = ()
     since_checkpoint: int = 0
     unread: bool = False

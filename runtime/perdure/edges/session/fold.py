@@ -12,7 +12,7 @@ from perdure.context.dag import COMPACTION, Node
 from perdure.edges.session import own
 from perdure.edges.session.decode import WireEntry, decode_entry
 from perdure.edges.session.facts import RECENT_IDS, Checkpoint, Pending, Seen
-from perdure.records import Decision
+from perdure.records import Decision, Pinned
 
 
 def tells(node: Node) -> bool:
@@ -55,6 +55,7 @@ class Known:
         self._pending = {(p.letter.sender, p.letter.mid): p for p in (base.pending if mine else ())}
         self._recent = {(s.sender, s.mid): s for s in (base.recent if mine else ())}
         self._decisions = {d.key: d for d in base.decisions}
+        self._pins = {pin.id: pin for pin in base.pins}
 
     @property
     def pending(self) -> tuple[Pending, ...]:
@@ -65,6 +66,11 @@ class Known:
     def recent(self) -> tuple[Seen, ...]:
         """The newest letters, oldest first."""
         return tuple(self._recent.values())[-RECENT_IDS:]
+
+    @property
+    def pins(self) -> tuple[Pinned, ...]:
+        """What is pinned. It holds for the file: a fork or a copy of it keeps what its user asked for."""
+        return tuple(self._pins.values())
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -97,6 +103,11 @@ class Known:
                 letter = found[1]
                 self._pending.setdefault((letter.sender, letter.mid), Pending(node.id, letter))
                 self._see(letter.sender, letter.mid, node.id)
+            case "perdure.pin":
+                if (pin := own.pin_of(node.id, entry)) is not None:
+                    self._pins[pin.id] = pin
+                for gone in own.unpinned_by(entry):
+                    self._pins.pop(gone, None)
             case "perdure.resume":
                 if (resumed := own.resume_of(entry)) is not None:
                     self.resumed.append(resumed)

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from perdure.context import secrets
+from perdure.context.calls import spelled
+from perdure.context.compaction.redact import redact
 from perdure.context.images import described
 from perdure.edges import segments
 from perdure.edges.session.decode import decode_entry, decode_message, entry_message
@@ -72,10 +75,16 @@ class History:
         raise UsageError(f"no entry {ref} in this session")
 
     def search(self, text: str, limit: int) -> str:
-        """Entries that mention `text` (case ignored), newest first: id, who, and the place."""
+        """Entries that mention `text` (case ignored), newest first: id, who, and the place.
+
+        A summary leaves secrets out: what it says with `[redacted]` in their place finds the entries that
+        hold them, shown as the summary shows them; read by id, an entry is whole.
+        """
         wanted, found = text.casefold(), []
         for id, raw in self.records():
             whole = shown(raw)
+            if secrets.REDACTED in wanted:
+                whole = clean if (clean := redact(whole)) != whole else ""
             at = whole.casefold().find(wanted)
             if at >= 0:
                 found.append(f"{id} {_around(whole, at, len(text))}")
@@ -154,5 +163,5 @@ def _texts(content: Sequence[object]) -> str:
         elif isinstance(block, Image):
             parts.append(described(block))
         elif isinstance(block, ToolCall):
-            parts.append(f"{block.name} {block.arguments.decode('utf-8', 'replace')}")
+            parts.append(f"{block.name} " + "\n".join(spelled(block)))
     return "\n".join(parts)

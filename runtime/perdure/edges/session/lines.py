@@ -19,7 +19,7 @@ from msgspec import Raw
 from perdure.contracts import Letter
 from perdure.edges.session.encode import encode_content, encode_message
 from perdure.edges.session.facts import NEVER, VERSION, Checkpoint, Facts, Origin
-from perdure.records import Decision, Message
+from perdure.records import Decision, Message, Pinned
 
 _encode = msgspec.json.Encoder().encode
 
@@ -145,6 +145,17 @@ def owner_line(
     return _off_chain(
         "owner", id, leaf, timestamp_ms, epoch, {"epoch": epoch, "token": token, "node": node, "boot": boot}
     )
+
+
+def pin_line(id: str, leaf: str | None, timestamp_ms: int, pin: Pinned, epoch: int) -> bytes:
+    """A user pins a text; the entry's id names the pin."""
+    data = {"text": pin.text, "kind": pin.kind} | ({"source": pin.source} if pin.source else {})
+    return _off_chain("pin", id, leaf, timestamp_ms, epoch, data)
+
+
+def unpin_line(id: str, leaf: str | None, timestamp_ms: int, gone: tuple[str, ...], epoch: int) -> bytes:
+    """A user takes pins away."""
+    return _off_chain("pin", id, leaf, timestamp_ms, epoch, {"remove": gone})
 
 
 def resume_line(

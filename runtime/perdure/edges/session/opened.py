@@ -69,7 +69,7 @@ def opened(
         compactions=known.compactions,
         covered_bytes=base.covered_bytes if known.at >= 0 else covered,
         gaps=gaps_of(sight.holes),
-        pins=base.pins,
+        pins=known.pins,
         resumed=tuple(known.resumed),
         since_checkpoint=file.size - max(0, known.at),
         unread=unread,

@@ -15,7 +15,7 @@ from perdure.edges.session import tolerant
 from perdure.edges.session.decode import WireEntry, decode_content
 from perdure.edges.session.facts import VERSION, Checkpoint, Facts, Origin, Pending
 from perdure.errors import UnreadableFile
-from perdure.records import Decision
+from perdure.records import Decision, PinKind, Pinned
 
 PREFIX: Final = "perdure."
 _T = TypeVar("_T")
@@ -62,6 +62,13 @@ class _Waiting(Struct, gc=False):
 class _Resume(Struct, gc=False):
     entry: str
     epoch: int = 0
+
+
+class _Pin(Struct, gc=False):
+    text: str = ""
+    kind: PinKind = "instruction"
+    source: str = ""
+    remove: list[str] = []
 
 
 class _Segment(Struct, gc=False):
@@ -176,6 +183,18 @@ def resume_of(entry: WireEntry) -> tuple[str, int] | None:
     """A `perdure.resume` entry: the interrupted turn's entry, and the epoch that took it up."""
     wire = _shaped(_value(entry.data), _Resume)
     return None if wire is None else (wire.entry, wire.epoch)
+
+
+def pin_of(id: str, entry: WireEntry) -> Pinned | None:
+    """What a `perdure.pin` entry pins; `None` where it only takes pins away."""
+    wire = _shaped(_value(entry.data), _Pin)
+    return Pinned(id, wire.text, wire.kind, wire.source) if wire is not None and wire.text else None
+
+
+def unpinned_by(entry: WireEntry) -> tuple[str, ...]:
+    """Ids of the pins that a `perdure.pin` entry takes away."""
+    wire = _shaped(_value(entry.data), _Pin)
+    return tuple(wire.remove) if wire is not None else ()
 
 
 def segment_of(entry: WireEntry) -> str | None:

@@ -19,7 +19,8 @@ MAX_CHARS = 64_000
 SPEC = make_spec(
     "recall",
     "Read back parts of this conversation that are no longer in view: give ref (an entry id or the sha256 of "
-    "an output that was kept) to read it in pages and see its images, or search to find entries by text.",
+    "an output that was kept) to read it in pages and see its images, or search to find entries by text. "
+    "Secrets that a summary left out are found by the words around them, [redacted] included.",
     "Read back earlier messages and full outputs",
     {
         "ref": text("Entry id, or sha256 of a kept output", maxLength=200),
