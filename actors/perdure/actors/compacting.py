@@ -18,26 +18,27 @@ from perdure.actors.messages import (
     Truncate,
     Truncated,
 )
+from perdure.context.budget import Budget, measure_budget
 from perdure.context.compaction.proof import Refusal
+from perdure.context.compaction.size import limited
 from perdure.context.numbers import PRUNE_TTL_SECONDS
-from perdure.context.tokens import RESULT_WEIGHT, Estimator, Measure
+from perdure.context.tokens import Estimator, Measure, estimator_of
 from perdure.edges.session.rewrite import discard
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Item, Items, ToolResult
+from perdure.records import Assistant, Item, Items
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
 
 
 class Compacting:
-    """Owns the coordinator's state, the estimator, and what waits for a compaction's end."""
+    """Owns the coordinator's state, and what waits for a compaction's end."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.state = Coordinator()
-        self.estimator = Estimator()
         self._asked: Waiter[str] | None = None
         self._staged: Compacted | None = None
         self._truncating = False
@@ -48,30 +49,40 @@ class Compacting:
     def weigh(self, item: Item) -> Measure:
         """An item's size; a single result counts at its limited size, for more is never sent."""
         size = self.session.turns.scratch.gauge.measure(item)
-        if not isinstance(item.message, ToolResult):
-            return size
-        most = self.session.environment.limits.single_chars * RESULT_WEIGHT
-        if size.seed <= most:
-            return size
-        return Measure(most, size.content * most // size.seed, size.raw * most // size.seed)
+        return limited(item, size, self.session.environment.limits)
 
     @property
     def tokens(self) -> int:
         """The unguarded request: view, system prompt and tools."""
-        return self.estimator.tokens(self.session.transcript.size) + self.session.environment.fixed_tokens
+        return self.estimator.whole(self.session.transcript.size, self.session.environment.fixed_tokens)
+
+    @property
+    def budget(self) -> Budget:
+        """The same by source."""
+        env = self.session.environment
+        items = tuple(self.session.transcript.items)
+        return measure_budget(items, env, self.estimator, env.fixed_tokens, guarded=False)
+
+    @property
+    def estimator(self) -> Estimator:
+        """What the transcript has learned about the model in use."""
+        return estimator_of(self.session.transcript.learned, self.session.environment.model.ref)
 
     @property
     def at_rest(self) -> bool:
         """Nothing is under way that a sleep would disturb."""
         return self.state.running is None and not self._truncating
 
-    def accepted(self, mail: Append) -> None:
-        """A model took a request: the count of attempts is over, and its usage teaches the estimator."""
+    def accepted(self) -> None:
+        """A model took a request: the count of attempts is over."""
         self.state = coordinator.accepted(self.state)
+
+    def learned(self, mail: Append) -> Estimator | None:
+        """What an answer's usage teaches about its request; it is kept with the answer."""
         usage = mail.message.usage if isinstance(mail.message, Assistant) else None
-        if usage is not None and usage.prompt and mail.forecast:
-            self.estimator = self.estimator.learn(mail.forecast, usage.prompt)
-            self.session.transcript.calibration = round(self.estimator.ratio, 4)
+        if usage is None or not usage.prompt or mail.request is None:
+            return None
+        return self.estimator.learn(mail.request, mail.fixed_tokens, usage.prompt)
 
     # --- triggers ---------------------------------------------------------------------------------
 

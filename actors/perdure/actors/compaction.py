@@ -12,7 +12,6 @@ from perdure.actors.messages import Compact, Compacted, CompactionFailed
 from perdure.actors.services import Services
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
 from perdure.context.compaction.plan import Nothing, plan
-from perdure.context.tokens import Estimator
 from perdure.contracts import Answer, EngineCompaction, EngineContext, Request
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
@@ -50,7 +49,7 @@ class Builtin:
         """Plan, pump the fold with the model's answers, end with a summary or a reason."""
         view = self.mail.snapshot
         env = view.environment
-        estimator = Estimator(view.calibration, 0.08, 1) if view.calibration else Estimator()
+        estimator = view.estimator
         forced = self.mail.reason in ("manual", "overflow", "model_switch")
         io = self.services.io
         chosen = plan(

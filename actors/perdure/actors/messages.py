@@ -11,6 +11,7 @@ from msgspec import Struct
 from perdure.actors.coordinator import Reason
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
+from perdure.context.tokens import Estimator, Measure
 from perdure.contracts import Letter, Receipt, Reply
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
@@ -85,8 +86,8 @@ class Append(Mail):
     message: Message
     done: Waiter[Item]
     decisions: tuple[Decision, ...] = ()
-    accepted: bool = False  # the message proves that a model accepted a request
-    forecast: int = 0  # the likeliest size of that request, for the estimator to learn from
+    request: Measure | None = None  # a model accepted a request of this size, and this is its answer
+    fixed_tokens: int = 0  # of that request's system prompt and tools, by the plain weights
     evidence: tuple[str, ...] = ()  # hashes of what it keeps elsewhere
 
 
@@ -161,7 +162,7 @@ class Snapshot(Mail):
     decisions: Mapping[str, Decision]
     environment: Environment
     unseen: frozenset[str]
-    calibration: float = 1.0
+    estimator: Estimator = Estimator()
     pinned: Mapping[str, str] = MappingProxyType({})  # texts by entry that no summary may lose
     running: bool = False
     cache_age: float | None = None  # seconds since a model last read this view; None: never

@@ -171,7 +171,7 @@ class Session:
             decisions=dict(t.decisions),
             environment=self.environment,
             unseen=unseen(t.items),
-            calibration=t.calibration,
+            estimator=self.compacting.estimator,
             running=self.state in ("running", "settling"),
             cache_age=(self.services.clock.wall_ms() - answered) / 1000 if answered else None,
         )

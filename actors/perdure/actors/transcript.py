@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from perdure.actors.upkeep import Upkeep
-from perdure.context.tokens import Measure
+from perdure.context.tokens import Estimator, Measure, with_learned
 from perdure.contracts import Ack, Letter, Receipt
 from perdure.edges.session import lines
 from perdure.edges.session.facts import (
@@ -57,7 +57,7 @@ class Transcript:
         self.recent = OrderedDict(((s.sender, s.mid), s.entry) for s in opened.recent)
         self.settings, self.name = opened.settings, opened.name
         self.compaction, self.compactions = opened.compaction, opened.compactions
-        self.calibration, self.covered_bytes = opened.calibration, opened.covered_bytes
+        self.learned, self.covered_bytes = opened.learned, opened.covered_bytes
         self.since_checkpoint = opened.since_checkpoint
         self.gaps, self.pins, self._resumed = opened.gaps, opened.pins, opened.resumed
         self._take_places(opened)
@@ -122,16 +122,21 @@ class Transcript:
         origin: Origin | None = None,
         decisions: Iterable[Decision] = (),
         evidence: tuple[str, ...] = (),
+        learned: Estimator | None = None,
     ) -> Item:
-        """Append a message entry behind the leaf; `decisions` are what its model call decided."""
+        """Append a message entry behind the leaf; `decisions` are what its model call decided, `learned`
+        is what its usage taught.
+        """
         made = tuple(decisions)
         entry, now = self._new_id(), self._wall_ms()
-        facts = Facts(self.file.epoch, origin, made, evidence)
+        facts = Facts(self.file.epoch, origin, made, evidence, learned)
         self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
         self.decisions.update((d.key, d) for d in made)
         item = Item(entry, message)
         self.items.append(item)
         self.size += self._weigh(item)
+        if learned is not None:
+            self.learned = with_learned(self.learned, learned)
         return item
 
     def choose_model(self, provider: str, model: str) -> None:
@@ -241,7 +246,7 @@ class Transcript:
             pending=tuple(self.pending.values()),
             recent=tuple(Seen(s, m, e) for (s, m), e in self.recent.items()),
             decisions=decisions,
-            calibration=self.calibration,
+            learned=self.learned,
             compactions=self.compactions + (leaf not in (self.leaf, None)),
             prev=prev,
             kept=kept,

@@ -15,7 +15,7 @@ from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
 from perdure.context.pipeline import Scratch
-from perdure.context.tokens import Estimator
+from perdure.context.tokens import Measure
 from perdure.contracts import Assembled, EngineContext, Notice
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
@@ -48,7 +48,10 @@ class Turn:
                     return Overflowed(window, window, "provider", str(error))
                 return await self._give_up(view, str(error))
             item = await self.append(
-                answer.message, prepared.decisions, accepted=True, forecast=prepared.forecast
+                answer.message,
+                prepared.decisions,
+                request=prepared.size,
+                fixed_tokens=prepared.fixed_tokens,
             )
             self._count(answer.message)
             calls = tuple(b for b in answer.message.content if isinstance(b, ToolCall))
@@ -75,7 +78,7 @@ class Turn:
             decided=view.decisions,
             unseen=view.unseen,
             hooks=(*self.services.hooks, *pipeline.HOOKS),
-            estimator=Estimator(view.calibration, 0.08, 1) if view.calibration else None,
+            estimator=view.estimator,
             cache_age=view.cache_age,
             scratch=self.scratch,
         )
@@ -103,13 +106,13 @@ class Turn:
         message: Message,
         decisions: tuple[Decision, ...] = (),
         *,
-        accepted: bool = False,
-        forecast: int = 0,
+        request: Measure | None = None,
+        fixed_tokens: int = 0,
         evidence: tuple[str, ...] = (),
     ) -> Item:
-        """Hand a message to the session; returns once it is in the file."""
+        """Hand a message to the session; returns once it is in the file. `request`: what it answers."""
         item = await self._ask(
-            lambda waiter: Append(self.number, message, waiter, decisions, accepted, forecast, evidence)
+            lambda waiter: Append(self.number, message, waiter, decisions, request, fixed_tokens, evidence)
         )
         assert isinstance(item, Item)
         self.tally.entries.append(item.entry)

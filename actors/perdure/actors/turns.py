@@ -130,15 +130,18 @@ class Turns:
             mail.done.fail(Stale("this turn is over"))
             return
         transcript = session.transcript
+        learned = session.compacting.learned(mail)
         try:
-            item = transcript.append(mail.message, decisions=mail.decisions, evidence=mail.evidence)
+            item = transcript.append(
+                mail.message, decisions=mail.decisions, evidence=mail.evidence, learned=learned
+            )
         except PerdureError as error:
             session.not_written(error)
             mail.done.fail(error)
             return
-        if mail.accepted:
+        if mail.request is not None:
             self.answered = session.services.clock.wall_ms()
-            session.compacting.accepted(mail)
+            session.compacting.accepted()
         mail.done.set(item)
         if not self._passive:
             told = Ingest(session.key, str(transcript.file.path), transcript.session_id, (item,))

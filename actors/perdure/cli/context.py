@@ -10,11 +10,11 @@ from perdure.cli.output import emit, fail, patience, say, table
 from perdure.cli.resolving import model_info, resolve, window_of
 from perdure.cli.target import Target, find
 from perdure.context import pipeline
-from perdure.context.budget import Budget, measure_budget
+from perdure.context.budget import INJECTION_ORDER, SACRIFICE_ORDER, Budget, Source, measure_budget
 from perdure.context.changed import Changed, as_decisions
 from perdure.context.environment import Environment
 from perdure.context.ledger import ledger
-from perdure.context.tokens import Estimator
+from perdure.context.tokens import Estimator, estimator_of
 from perdure.context.wire import render_dict
 from perdure.contracts import Assembled
 from perdure.edges import state as state_folder
@@ -29,6 +29,8 @@ from perdure.records import Item, Items, LedgerLine, Text, User
 STAND_IN = "(the next message)"
 LEAST_READ, PER_TOKEN = 16 * 1024 * 1024, 16  # bytes read of a view that was never compacted
 SHOWN = 200  # ledger lines printed for a person
+
+SACRIFICE = f"first to go: {', '.join(SACRIFICE_ORDER)}"
 
 Report = dict[str, Any]
 
@@ -75,7 +77,7 @@ def inspect(
     opened = open_session(target.path, window_bytes=max(LEAST_READ, room * PER_TOKEN))
     folder = state_folder.state_folder(state)
     env, complaints = resolve(target, opened, settings, folder, model=model, window=window)
-    estimator = Estimator(opened.calibration, 0.08, 1) if opened.calibration else Estimator()
+    estimator = estimator_of(opened.learned, env.model.ref)
     next_message = Item("", User((Text(message or STAND_IN),)))
     problems = [*_problems(opened), *({"kind": "workspace", "detail": line} for line in complaints)]
     report: Report = {
@@ -84,6 +86,8 @@ def inspect(
         "window": env.limits.window,
         "model": env.model.ref,
         "recorded_model": _recorded(opened),
+        "threshold": env.limits.threshold,
+        "view_tokens": _standing(opened.items, env, estimator),
     }
     asked = _next(next_message, env, estimator, stand_in=message is None)
     return report | _request(opened, (*opened.items, next_message), asked, env, estimator, problems)
@@ -123,7 +127,7 @@ def _request(
             "problems": [*problems, _overflow_problem(overflow, stage, env, estimator, budget)],
         }
     sent = ledger(prepared.items, prepared.lines, estimator, frozenset())
-    size = measure_budget(stage.items, env, estimator, env.fixed_tokens).total
+    size = _standing(items, env, estimator)
     if size > env.limits.threshold:
         line = f"{env.limits.threshold:,} tokens: a host would compact"
         problems.append(
@@ -139,6 +143,11 @@ def _request(
 
 
 # --- the ledger's further lines -------------------------------------------------------------------
+
+
+def _standing(items: Items, env: Environment, estimator: Estimator) -> int:
+    """The request's size as the compaction trigger counts it: before the guard."""
+    return measure_budget(items, env, estimator, env.fixed_tokens, guarded=False).total
 
 
 def _next(item: Item, env: Environment, estimator: Estimator, *, stand_in: bool) -> LedgerLine:
@@ -235,11 +244,16 @@ def show(report: Report, why: str | None) -> None:
     """The budget, then what is not sent as it is stored."""
     budget = report["budget"]
     say(f"{report['file']}: {report['tokens']:,} of {report['window']:,} tokens for {report['model']}")
-    names = ("identity", "knowledge", "history", "tools")
-    say("  ".join(f"{name} {getattr(budget, name):,}" for name in names) + f"  (line {budget.limit:,})")
+    say("  ".join(_share(budget, source, report["window"]) for source in INJECTION_ORDER))
+    say(f"lines: compaction at {report['threshold']:,}, none over {budget.limit:,}; {SACRIFICE}")
     _show_ledger(report["ledger"], why)
     for problem in report["problems"]:
         say(f"{problem['kind']}: {problem['detail']}")
+
+
+def _share(budget: Budget, source: Source, window: int) -> str:
+    tokens = getattr(budget, source.name)
+    return f"{source.name} {tokens:,} ({100 * tokens / window:.0f} %)"
 
 
 def _worth_telling(line: dict[str, Any]) -> bool:

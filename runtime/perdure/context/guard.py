@@ -20,7 +20,7 @@ from perdure.context.numbers import (
 from perdure.context.results import NO_IMAGES, image_notice, images_of, render, text_of
 from perdure.context.shorten import plan
 from perdure.context.sizes import Sizes
-from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge, measure
+from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge, Measure, measure
 from perdure.errors import ContextOverflow
 from perdure.records import Decision, Item, Items, LedgerLine, ToolResult, User
 
@@ -47,22 +47,22 @@ def guard(
     """
     gauge = gauge or Gauge()
     sizes = gauge.sizes("guard", items)
-    most = fixed_tokens * CHARS_PER_TOKEN_ESTIMATE + estimator.most(sizes)
-    if most <= limits.total_chars and sizes.largest <= limits.single_chars and not sizes.places(decided):
+    whole = estimator.whole_chars(sizes.total, fixed_tokens)
+    if whole <= limits.total_chars and sizes.largest <= limits.single_chars and not sizes.places(decided):
         return Changed(items)
     desk = _Desk(sizes, fixed_tokens, limits, estimator, decided, unseen, gauge)
     desk.replay_and_limit()
-    if desk.total > limits.total_chars:
-        desk.walk_newest_first()
-    if desk.total > limits.total_chars:
-        desk.share_what_is_left()
+    desk.fit()
     if desk.total > limits.overflow_chars:
         raise desk.overflow()
     return desk.changed()
 
 
 class _Desk:
-    """The work on one view: sizes in chars beside the items, and what was done so far."""
+    """The work on one view: measures beside the items, and what was done so far.
+
+    A request's size is the larger of two readings; an item's, in chars, is by the one that is in force.
+    """
 
     def __init__(
         self,
@@ -77,18 +77,39 @@ class _Desk:
         self.view, self.originals, self.items = view, view.items, list(view.items)
         self.limits, self.estimator, self.decided, self.unseen = limits, estimator, decided, unseen
         self.gauge = gauge
-        self.sizes = estimator.each(view)
-        self.fixed = fixed_tokens * CHARS_PER_TOKEN_ESTIMATE
-        self.total = self.fixed + sum(self.sizes)
+        self.measures, self.size, self.fixed_tokens = list(view.sizes), view.total, fixed_tokens
+        self.plain = True
         self.done: dict[int, tuple[Decision, str]] = {}
+
+    @property
+    def total(self) -> int:
+        """The request's size as it stands, in chars."""
+        return self.estimator.whole_chars(self.size, self.fixed_tokens)
+
+    def chars(self, at: int, size: Measure | None = None) -> int:
+        """What an item takes of the total, or would with another size."""
+        found = self.measures[at] if size is None else size
+        if self.plain:
+            return found.seed
+        return self.estimator.saved_chars(found, sent=self.originals[at].entry not in self.unseen)
+
+    def fit(self) -> None:
+        """Bring the total under the line; where one reading fits, the other may still be above it."""
+        for _ in range(2):
+            if self.total <= self.limits.total_chars:
+                return
+            self.plain = self.total == self.estimator.plain_chars(self.size, self.fixed_tokens)
+            self.walk_newest_first()
+            if self.total > self.limits.total_chars:
+                self.share_what_is_left()
 
     def replay_and_limit(self) -> None:
         """Replay what was decided; a result over the single limit is shortened."""
-        single, raws = self.limits.single_chars, self.view.raws
+        single, sizes = self.limits.single_chars, self.view.sizes
         looked = set(self.view.places(self.decided))
         if self.view.largest > single:  # a raw size leaves out the line ends between blocks
             looked.update(
-                at for at in self.view.results if raws[at] + len(self._original(at).content) > single
+                at for at in self.view.results if sizes[at].raw + len(self._original(at).content) > single
             )
         for at in sorted(looked):
             item = self.originals[at]
@@ -107,7 +128,7 @@ class _Desk:
             if not isinstance(self.items[at].message, ToolResult):
                 continue
             if self.items[at].entry in self.unseen:
-                self._trim(at, max(self.sizes[at] - over, UNSEEN_FLOOR_CHARS * RESULT_WEIGHT))
+                self._trim(at, max(self.chars(at) - over, UNSEEN_FLOOR_CHARS * RESULT_WEIGHT))
             else:
                 self._blank(at)
 
@@ -118,26 +139,28 @@ class _Desk:
             for at, item in enumerate(self.items)
             if isinstance(item.message, ToolResult) and item.entry in self.unseen
         ]
-        room = self.limits.total_chars - self.total + sum(self.sizes[at] for at in fresh)
-        for left, at in zip(range(len(fresh), 0, -1), sorted(fresh, key=self.sizes.__getitem__), strict=True):
+        room = self.limits.total_chars - self.total + sum(map(self.chars, fresh))
+        for left, at in zip(range(len(fresh), 0, -1), sorted(fresh, key=self.chars), strict=True):
             share = max(UNSEEN_LEAST_CHARS * RESULT_WEIGHT, room // left)
             self._trim(at, share)
-            room -= self.sizes[at]
+            room -= self.chars(at)
 
     def overflow(self) -> ContextOverflow:
         """The typed error. The floor is named by owner where it alone passes the line."""
         tokens, line = -(-self.total // CHARS_PER_TOKEN_ESTIMATE), self.limits.overflow
         last = max((at for at, item in enumerate(self.items) if isinstance(item.message, User)), default=-1)
-        newest = self.sizes[last] if last >= 0 else 0
-        newest += sum(
-            size
-            for item, size in zip(self.items, self.sizes, strict=True)
-            if isinstance(item.message, ToolResult) and item.entry in self.unseen
+        newest = sum(
+            (
+                size
+                for at, (item, size) in enumerate(zip(self.items, self.measures, strict=True))
+                if at == last or (isinstance(item.message, ToolResult) and item.entry in self.unseen)
+            ),
+            Measure(),
         )
-        if self.fixed + newest <= self.limits.overflow_chars:
+        if self.fixed_tokens + self.estimator.tokens(newest) <= line:
             return ContextOverflow(tokens, line)
-        floor = {"system and tools": self.fixed, "newest turn": newest}
-        return ContextOverflow(tokens, line, {k: -(-v // CHARS_PER_TOKEN_ESTIMATE) for k, v in floor.items()})
+        floor = {"system and tools": self.fixed_tokens, "newest turn": self.estimator.tokens(newest)}
+        return ContextOverflow(tokens, line, floor)
 
     def changed(self) -> Changed:
         if not self.done:
@@ -155,7 +178,7 @@ class _Desk:
             entry=self.items[at].entry,
             decision="placeholder" if decision.form == "placeholder" else "shortened",
             rule=rule,
-            tokens=-(-self.sizes[at] // CHARS_PER_TOKEN_ESTIMATE),
+            tokens=self.estimator.tokens(self.measures[at]),
             zone="tail" if self.items[at].entry in self.unseen else "stable",
         )
 
@@ -170,21 +193,20 @@ class _Desk:
         return message
 
     def _put(self, at: int, decision: Decision, rule: str) -> None:
-        item, measured = self.gauge.shown(self.originals[at], decision, render)
-        size = self.estimator.chars(measured)
-        self.total += size - self.sizes[at]
-        self.items[at], self.sizes[at] = item, size
+        item, size = self.gauge.shown(self.originals[at], decision, render)
+        self.size += size - self.measures[at]
+        self.items[at], self.measures[at] = item, size
         self.done[at] = (decision, rule)
 
     def _blank(self, at: int) -> None:
         decision = Decision(self.items[at].entry, "placeholder")
         blank = render(self._original(at), decision)
-        if self.estimator.chars(measure(blank)) < self.sizes[at]:
+        if self.chars(at, measure(blank)) < self.chars(at):
             self._put(at, decision, "guard.total")
 
     def _trim(self, at: int, room: int) -> None:
         """Cut an unseen result so that its estimate is at most `room`, or as near as the notice allows."""
-        if self.sizes[at] <= room:
+        if self.chars(at) <= room:
             return
         original, entry = self._original(at), self.items[at].entry
         images = images_of(original)
@@ -194,11 +216,11 @@ class _Desk:
         for _ in range(_TRIES):
             cut = plan(text, limit, entry)
             decision = Decision(entry, "trimmed", cut.head, cut.tail, value)
-            size = self.estimator.chars(measure(render(original, decision)))
+            size = self.chars(at, measure(render(original, decision)))
             if size <= room or not cut.head:
                 break
             limit = min(limit - 1, int(limit * room / size))
-        if size < self.sizes[at]:
+        if size < self.chars(at):
             self._put(at, decision, "guard.unseen")
 
 

@@ -53,8 +53,13 @@ def problem(image: Image, rules: ImageRules) -> str:
 
 def side(image: Image) -> int:
     """The longer side in pixels; 0 where the bytes don't tell."""
+    return max(size_of(image))
+
+
+def size_of(image: Image) -> tuple[int, int]:
+    """Width and height in pixels; zeros where the bytes don't tell."""
     _, width, height = _facts(image.data[:_HEAD])
-    return max(width, height)
+    return width, height
 
 
 def _decoded_size(data: str) -> int:

@@ -26,7 +26,7 @@ from perdure.context.sanitize import Before, sanitize
 from perdure.context.seal import seal
 from perdure.context.settled import Settled
 from perdure.context.strip import strip
-from perdure.context.tokens import Estimator, Gauge
+from perdure.context.tokens import Estimator, Gauge, Measure
 from perdure.context.validate import validate
 from perdure.context.wire import Memo, render
 from perdure.contracts import Assembled
@@ -60,12 +60,15 @@ TransformContext: TypeAlias = Callable[[Items, HookContext], Changed]
 class Prepared(Record):
     """One request: the provider's whole body, its size, and what was done to make it.
 
-    `tokens` is the careful estimate, `forecast` the likeliest size, which real usage is compared with.
+    `tokens` is the size that the lines were held against, `forecast` the likeliest one. `size` (the
+    messages) and `fixed_tokens` are what its real usage will be compared with.
     """
 
     body: bytes
     tokens: int
     forecast: int
+    size: Measure
+    fixed_tokens: int
     items: Items
     lines: tuple[LedgerLine, ...]
     decisions: tuple[Decision, ...]
@@ -184,7 +187,7 @@ def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Mem
         tools=env.tools,
         model=env.model,
         policy=env.policy,
-        max_tokens=max(1, min(env.output_cap, env.limits.window - fixed - estimator.upper(size))),
+        max_tokens=max(1, min(env.output_cap, env.limits.window - estimator.upper(size, fixed))),
         thinking_level=env.thinking if done.thinking else "off",
         retention=env.retention,
         session=env.session,
@@ -192,8 +195,10 @@ def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Mem
     )
     return Prepared(
         body=body,
-        tokens=fixed + estimator.tokens(size),
-        forecast=fixed + estimator.forecast(size),
+        tokens=estimator.whole(size, fixed),
+        forecast=estimator.forecast(size, fixed),
+        size=size,
+        fixed_tokens=fixed,
         items=done.items,
         lines=done.lines,
         decisions=tuple(d for d in done.decisions if context.decided.get(d.key) != d),

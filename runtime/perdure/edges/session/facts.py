@@ -6,6 +6,7 @@ else in off-chain `custom` entries; all are versioned (`v`), and an older reader
 
 from __future__ import annotations
 
+from perdure.context.tokens import Estimator
 from perdure.contracts import Letter
 from perdure.records import Decision, Items, Record
 
@@ -25,13 +26,15 @@ class Facts(Record):
     """The `perdure` field of one message entry: `e` epoch, `inbox` origin, `decided` decisions.
 
     `evidence`: hashes of outputs that this entry keeps elsewhere. Only here does a session own a hash: a
-    text or an argument that names one may come from anywhere.
+    text or an argument that names one may come from anywhere. `learned`: what this answer's usage taught
+    about its model's tokens.
     """
 
     epoch: int = 0
     origin: Origin | None = None
     decisions: tuple[Decision, ...] = ()
     evidence: tuple[str, ...] = ()
+    learned: Estimator | None = None
 
 
 class Settings(Record):
@@ -85,7 +88,7 @@ class Checkpoint(Record):
     pending: tuple[Pending, ...] = ()
     recent: tuple[Seen, ...] = ()
     decisions: tuple[Decision, ...] = ()
-    calibration: float = 1.0
+    learned: tuple[Estimator, ...] = ()
     compactions: int = 0
     prev: str | None = None
     kept: str | None = None
@@ -133,7 +136,7 @@ class Opened(Record):
     pending: tuple[Pending, ...]
     recent: tuple[Seen, ...]
     decisions: tuple[Decision, ...]
-    calibration: float
+    learned: tuple[Estimator, ...]
     compactions: int
     covered_bytes: int
     gaps: tuple[Gap, ...] = ()

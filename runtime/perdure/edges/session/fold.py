@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.context.dag import COMPACTION, Node
+from perdure.context.tokens import with_learned
 from perdure.edges.session import own
 from perdure.edges.session.decode import WireEntry, decode_entry
 from perdure.edges.session.facts import RECENT_IDS, Checkpoint, Pending, Seen
@@ -54,6 +55,7 @@ class Known:
         self._pending = {(p.letter.sender, p.letter.mid): p for p in (base.pending if mine else ())}
         self._recent = {(s.sender, s.mid): s for s in (base.recent if mine else ())}
         self._decisions = {d.key: d for d in base.decisions}
+        self.learned = base.learned
 
     @property
     def pending(self) -> tuple[Pending, ...]:
@@ -109,6 +111,8 @@ class Known:
         for decision in facts.decisions:
             self._decisions.pop(decision.key, None)
             self._decisions[decision.key] = decision
+        if facts.learned is not None:
+            self.learned = with_learned(self.learned, facts.learned)
         if facts.origin is not None:
             sender, mid = facts.origin.sender, facts.origin.mid
             self._pending.pop((sender, mid), None)

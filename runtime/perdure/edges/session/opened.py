@@ -64,7 +64,7 @@ def opened(
         pending=known.pending,
         recent=known.recent,
         decisions=known.decisions,
-        calibration=base.calibration,
+        learned=known.learned,
         compactions=known.compactions,
         covered_bytes=base.covered_bytes if known.at >= 0 else covered,
         gaps=gaps_of(sight.holes),

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from perdure.context.tokens import Estimator
 from perdure.contracts import Letter
 from perdure.edges.session import tolerant
 from perdure.edges.session.decode import WireEntry, decode_content
@@ -36,6 +37,7 @@ class _Facts(Struct, gc=False):
     inbox: Origin | None = None
     decided: list[Any] = []
     evidence: list[str] = []
+    learned: Any = None
 
 
 class _Letter(Struct, gc=False):
@@ -106,7 +108,8 @@ def facts_of(entry: WireEntry) -> Facts | None:
         return None
     made = (_shaped(each, Decision) for each in wire.decided)
     decisions = tuple(decision for decision in made if decision is not None)
-    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence))
+    learned = None if wire.learned is None else _shaped(wire.learned, Estimator)
+    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), learned)
 
 
 def compaction_facts(entry: WireEntry) -> dict[str, Any]:
