@@ -195,6 +195,7 @@ class Compacting:
         if isinstance(proof, Refusal):
             self._ended("hopeless", f"{proof.reason}: {proof.detail}")
             return
+        before = self.tokens
         try:
             t.compact(done.summary, proof.first_kept, proof.tokens_before, msgspec.json.encode(proof))
         except PerdureError as error:
@@ -205,7 +206,7 @@ class Compacting:
         self.session.refresh_environment()
         self._tell(
             f"Compacted {proof.entries} messages ({proof.rung}): "
-            f"{proof.tokens_before:,} → {proof.tokens_after:,} tokens"
+            f"{before:,} → {self.tokens:,} tokens"
         )
         self._truncate()
 
