@@ -310,6 +310,16 @@ def test_the_total_is_the_number_that_is_used_when_it_is_calibrated_too(tmp_path
     assert more["tokens"] == more["budget"]["total"] > told["tokens"]
 
 
+def test_a_person_is_shown_the_budget_by_source_its_lines_and_what_gives_way_first(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", [user("e0", None), calls("e1", "e0", "k"), result("e2", "e1", "k")])
+    told = report(file)
+    out = run("context", file).out
+    for name in ("identity", "knowledge", "history", "tools"):
+        assert f"{name} {told['budget'][name]:,} (" in out
+    assert f"compaction at {told['threshold']:,}, none over {told['budget']['limit']:,}" in out
+    assert "first to go: tools, history, knowledge" in out
+
+
 def test_a_made_up_result_has_its_size(tmp_path: Path) -> None:
     file = write(tmp_path / "s.jsonl", [user("a", None), calls("b", "a", "k1", "k2"), user("c", "b")])
     made = [row for row in report(file)["ledger"] if row["entry"] == "b" and row["decision"] == "synthesised"]

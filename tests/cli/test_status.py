@@ -72,7 +72,9 @@ def test_deep_looks_into_every_session(tmp_path: Path) -> None:
     row = rows[NAME]
     assert (row["key"], row["state"], row["entries"]) == ("agent:main:cli:dm:local", "asleep", 5)
     assert (row["window"], row["last_compaction"]) == (50000, "c")
-    assert row["view_tokens"] > 0
+    budget = row["budget"]
+    sources = sum(budget[name] for name in ("identity", "knowledge", "history", "tools"))
+    assert row["view_tokens"] == budget["total"] == sources > budget["identity"] > 0
     assert row["cache"] == {"read": 70, "prompt": 100}
     assert len(row["errors"]) == 1
     assert "overloaded" in row["errors"][0]
@@ -83,6 +85,7 @@ def test_deep_looks_into_every_session(tmp_path: Path) -> None:
     human = run("status", "--deep", "--state", folder)
     assert human.code == 0
     assert "agent:main:cli:dm:local" in human.out
+    assert all(name in human.out for name in ("identity", "knowledge", "history", "tools"))
 
 
 def test_every_count_means_the_same_in_every_command(tmp_path: Path) -> None:

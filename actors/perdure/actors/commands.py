@@ -66,7 +66,7 @@ def _model(session: Session, ref: str) -> str:
     if info.ref == before.model.ref:
         return f"The model is {info.ref}."
     session.transcript.choose_model(info.provider, info.id)
-    session.adopt(session.transcript.settings)
+    session.adopt(session.transcript.settings, session.transcript.items)
     limits = session.environment.limits
     if limits.window < before.limits.window and session.compacting.tokens > limits.threshold:
         session.compacting.consider(reason="model_switch")
@@ -79,7 +79,7 @@ def _think(session: Session, level: str) -> str:
     if level not in LEVELS:
         raise UsageError(f"thinking level {level!r} is not known: one of {', '.join(LEVELS)}")
     session.transcript.choose_thinking(level)
-    session.adopt(session.transcript.settings)
+    session.adopt(session.transcript.settings, session.transcript.items)
     return f"Thinking is now {level}."
 
 

@@ -122,7 +122,7 @@ class Compacting:
             case Start():
                 self._begin("overflow")
             case Refuse(why):
-                self.session.turns.end_badly("overflow", f"{overflow.why}; {why}")
+                self._no_room(f"{overflow.why}; {why}")
             case _:
                 self.session.notice("compaction", "waiting for the compaction that is under way")
 
@@ -204,10 +204,7 @@ class Compacting:
             return
         self.state = coordinator.committed(self.state)
         self.session.refresh_environment()
-        self._tell(
-            f"Compacted {proof.entries} messages ({proof.rung}): "
-            f"{before:,} → {self.tokens:,} tokens"
-        )
+        self._tell(f"Compacted {proof.entries} messages ({proof.rung}): {before:,} → {self.tokens:,} tokens")
         self._truncate()
 
     def _ended(self, kind: str, why: str) -> None:
@@ -219,14 +216,21 @@ class Compacting:
         if self.session.state == "settling" and was not in ("overflow", None):
             self._ask_again(why)  # a background attempt gives up sooner than one that a turn waits for
         elif self.session.state == "settling":
-            self.session.turns.end_badly("overflow", f"the context can't be made smaller: {why}")
+            self._no_room(f"the context can't be made smaller: {why}")
+
+    def _no_room(self, why: str) -> None:
+        """Neither results nor early turns can give way: workspace knowledge does, then the turn ends."""
+        if self.session.give_up_knowledge():
+            self._go_on()
+        else:
+            self.session.turns.end_badly("overflow", why)
 
     def _ask_again(self, why: str) -> None:
         match self._ask("overflow"):
             case Start():
                 self._begin("overflow")
             case _:
-                self.session.turns.end_badly("overflow", f"the context can't be made smaller: {why}")
+                self._no_room(f"the context can't be made smaller: {why}")
 
     def _tell(self, text: str) -> None:
         self._answer(text)

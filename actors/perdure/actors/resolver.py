@@ -130,14 +130,21 @@ class HostResolver:
                 self._engine = self._engine_of("legacy")
         return self._engine
 
-    def environment(self, key: str, model: ModelInfo, thinking: str) -> Environment:
-        """The prompt is built from the workspace as it stands now; a session keeps it until it changes."""
+    def environment(
+        self, key: str, model: ModelInfo, thinking: str, *, query: str = "", knowledge: bool = True
+    ) -> Environment:
+        """The prompt is built from the workspace as it stands now; a session keeps it until it changes.
+
+        `query`: what workspace knowledge is ranked by; `knowledge` false: there is no room for any.
+        """
         told = self._settings
         window = self._window or told.models.window or model.window
         lines = lines_for(told, window)
         specs = tuple(tool.spec for tool in self._tools.values())
         snapshot = replace(self._reader.read(self.workspace(key)), root=self.shown_workspace(key))
-        parts = prompt_parts(key, snapshot, specs, model, lines, told, thinking)
+        parts = prompt_parts(
+            key, snapshot, specs, model, lines, told, thinking, query=query, knowledge=knowledge
+        )
         return environment.resolve(
             key,
             model,

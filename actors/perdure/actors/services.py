@@ -25,7 +25,9 @@ from perdure.records import ModelInfo
 class Resolver(Protocol):
     """Answers, from configuration and session, what a session runs with."""
 
-    def environment(self, key: str, model: ModelInfo, thinking: str) -> Environment: ...
+    def environment(
+        self, key: str, model: ModelInfo, thinking: str, *, query: str = "", knowledge: bool = True
+    ) -> Environment: ...
     def model_for(self, key: str, ref: str | None) -> ModelInfo:
         """The session's own choice `ref` where it can be had, else the agent's, else the default."""
         ...

@@ -14,7 +14,7 @@ Its parts: `opening` (its file), `letters` (its inbox), `turns` (its turn), `com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from perdure.actors import commands
@@ -44,7 +44,7 @@ from perdure.actors.opening import Opening
 from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
 from perdure.actors.turns import Turns
-from perdure.actors.view import unseen
+from perdure.actors.view import Ranking, unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
 from perdure.contracts import Notice
@@ -54,6 +54,7 @@ from perdure.errors import Busy, Closed, Fenced, PerdureError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Returned, describe
 from perdure.kernel.waiter import Waiter
+from perdure.records import Item
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
 
@@ -76,6 +77,7 @@ class Session:
         self.transcript: Transcript
         self.environment: Environment
         self._adopted = Settings()
+        self._ranked = Ranking()
         self.opening.begin()
 
     # --- mail -------------------------------------------------------------------------------------
@@ -159,8 +161,10 @@ class Session:
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
         t, answered = self.transcript, self.turns.answered
-        if t.settings != self._adopted:  # another program has changed them
-            self.adopt(t.settings)
+        other = t.settings != self._adopted  # another program has changed them
+        asked_anew = self._ranked.changes(t.generation, t.items) and self.environment.knowledge_tokens
+        if other or asked_anew:
+            self.adopt(t.settings, t.items)
         return Snapshot(
             key=self.key,
             session_id=t.session_id,
@@ -197,17 +201,30 @@ class Session:
             self.services.log.warning("worker.full", session=self.key, pool=pool)
         return accepted
 
-    def adopt(self, chosen: Settings) -> None:
+    def adopt(self, chosen: Settings, items: Sequence[Item]) -> None:
         """Run with what the transcript says: model and thinking level, chosen here or by another program."""
         resolver = self.services.resolver
         ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
         info = resolver.model_for(self.key, ref)
-        self.environment = resolver.environment(self.key, info, chosen.thinking)
+        query = self._ranked.by(items)
+        self.environment = resolver.environment(
+            self.key, info, chosen.thinking, query=query, knowledge=not self._ranked.given_up
+        )
         self._adopted = chosen
+
+    def give_up_knowledge(self) -> bool:
+        """The last thing to go where a request fits in no other way; whether there was any."""
+        had = self.environment.knowledge_tokens
+        if had:
+            self._ranked.given_up = True
+            self.adopt(self.transcript.settings, self.transcript.items)
+            self.notice("knowledge", f"left out of the prompt, for want of room: {had:,} tokens")
+        return had > 0
 
     def refresh_environment(self) -> None:
         """After a compaction the cache is cold anyway: bootstrap files are read again."""
-        self.adopt(self.transcript.settings)
+        self._ranked.given_up = False
+        self.adopt(self.transcript.settings, self.transcript.items)
         self.turns.scratch = Scratch()
 
     def notice(self, kind: str, text: str) -> None:
@@ -222,7 +239,7 @@ class Session:
             self._not_woken(error or Closed("the session could not be opened"))
             return
         try:
-            self.adopt(held.opened.settings)
+            self.adopt(held.opened.settings, held.opened.items)
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)
             self._not_woken(failure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perdure.context.knowledge import query_of
 from perdure.records import Assistant, Item, ToolResult, User
 
 
@@ -25,3 +26,25 @@ def unseen(items: Sequence[Item]) -> frozenset[str]:
         if isinstance(message, ToolResult):
             fresh.append(item.entry)
     return frozenset(fresh)
+
+
+class Ranking:
+    """What workspace knowledge is ranked by. `given_up`: nothing but it could give way to a request."""
+
+    __slots__ = ("_generation", "_query", "given_up")
+
+    def __init__(self) -> None:
+        self._generation, self._query = -1, ""
+        self.given_up = False
+
+    def by(self, items: Sequence[Item]) -> str:
+        """The query of this view, kept."""
+        self._query = query_of(items)
+        return self._query
+
+    def changes(self, generation: int, items: Sequence[Item]) -> bool:
+        """Whether the view has another query than the one kept: asked once for each generation of it."""
+        if generation == self._generation and self._query:
+            return False
+        self._generation = generation
+        return query_of(items) != self._query

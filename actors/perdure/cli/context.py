@@ -76,9 +76,11 @@ def inspect(
     room = window_of(window, settings, model_info(model, target.key, settings))
     opened = open_session(target.path, window_bytes=max(LEAST_READ, room * PER_TOKEN))
     folder = state_folder.state_folder(state)
-    env, complaints = resolve(target, opened, settings, folder, model=model, window=window)
-    estimator = estimator_of(opened.learned, env.model.ref)
     next_message = Item("", User((Text(message or STAND_IN),)))
+    env, complaints = resolve(
+        target, opened, settings, folder, model=model, window=window, asked=(next_message,)
+    )
+    estimator = estimator_of(opened.learned, env.model.ref)
     problems = [*_problems(opened), *({"kind": "workspace", "detail": line} for line in complaints)]
     report: Report = {
         "file": str(target.path),
