@@ -1,4 +1,4 @@
-"""Workspace knowledge in a running session: ranked by the request, still while a cache may live, last to go."""
+"""Workspace knowledge in a session: ranked by the request, still while a cache may live, last to go."""
 
 from __future__ import annotations
 
