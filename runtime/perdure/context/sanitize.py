@@ -54,16 +54,23 @@ UNKNOWN_BLOCK = "[content of unknown type `{kind}` omitted]"
 
 
 class Before:
-    """What the part of a history that comes before some items leaves them to know."""
+    """What the part of a history that comes before some items leaves them to know.
 
-    __slots__ = ("ids", "since")
+    `clean`: messages by entry that were found to be as they may be sent, so that a long tool loop is not
+    read again at each step.
+    """
 
-    def __init__(self, ids: IdsInUse | None = None, since: int = -1) -> None:
+    __slots__ = ("clean", "ids", "since")
+
+    def __init__(
+        self, ids: IdsInUse | None = None, since: int = -1, clean: dict[str, Message] | None = None
+    ) -> None:
         self.ids = ids if ids is not None else IdsInUse()
         self.since = since
+        self.clean = {} if clean is None else clean
 
     def fork(self) -> Before:
-        return Before(self.ids.fork(), self.since)
+        return Before(self.ids.fork(), self.since, self.clean)
 
 
 def sanitize(
@@ -84,7 +91,7 @@ def sanitize(
     `before`: what `items` go on from, where they are the tail of a history (see `settled`).
     """
     on, before = asked(model, thinking), before or Before()
-    done = contents(items, policy, model)
+    done = contents(items, policy, model, before.clean)
     done = done.then(lambda now: old_images(now, policy, decided))
     if policy.pairing:
         done = done.then(lambda now: repair(now, decided=decided, covered=covered, unseen=unseen))
@@ -92,9 +99,14 @@ def sanitize(
     return done.then(lambda now: normalise(now, policy, decided, before.ids))
 
 
-def contents(items: Items, policy: TranscriptPolicy, model: ModelInfo) -> Changed:
-    """Each message by itself: characters, blank and unknown blocks, pictures, calls, failed turns."""
-    work = _Contents(policy, model)
+def contents(
+    items: Items, policy: TranscriptPolicy, model: ModelInfo, known: dict[str, Message] | None = None
+) -> Changed:
+    """Each message by itself: characters, blank and unknown blocks, pictures, calls, failed turns.
+
+    `known`: messages by entry that need nothing under this policy and model; found ones are added.
+    """
+    work = _Contents(policy, model, {} if known is None else known)
     out: list[Item] = []
     for item in items:
         kept = work.item(item)
@@ -126,22 +138,32 @@ def forget_stale_usage(items: Items) -> Changed:
 class _Contents:
     """`gone` holds the ids of the current turn's calls that are not sent: their results go too."""
 
-    __slots__ = ("gone", "lines", "model", "policy")
+    __slots__ = ("gone", "known", "lines", "model", "policy")
 
-    def __init__(self, policy: TranscriptPolicy, model: ModelInfo) -> None:
-        self.policy, self.model = policy, model
+    def __init__(self, policy: TranscriptPolicy, model: ModelInfo, known: dict[str, Message]) -> None:
+        self.policy, self.model, self.known = policy, model, known
         self.gone: frozenset[str] = frozenset()
         self.lines: list[LedgerLine] = []
 
     def item(self, item: Item) -> Item | None:
         message = item.message
+        if self.known.get(item.entry) is message and not self._goes(message):
+            return item
         kept = _HANDLERS[type(message)](self, item)
         if kept is item:
+            if item.entry and not (self.gone and type(message) is Assistant):
+                self.known[item.entry] = message
             return item
         if kept is None:
             return None
         self.lines.append(LedgerLine(item.entry, "in", CLEANED))
         return kept
+
+    def _goes(self, message: Message) -> bool:
+        """Whether a message that needs nothing itself goes with its call; a new answer begins anew."""
+        if type(message) is Assistant:
+            self.gone = frozenset()
+        return type(message) is ToolResult and message.call_id in self.gone
 
     def user(self, item: Item) -> Item | None:
         message = item.message
