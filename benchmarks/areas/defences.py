@@ -6,14 +6,21 @@ same live view.
 
 from __future__ import annotations
 
-from benchmarks.areas.area import Plan, Report, failures, grid
+from benchmarks.areas.area import Plan, Report, failures
 from benchmarks.goals import Goal, number
 from benchmarks.runner import Cell, Figures, python, run
 from benchmarks.show import table
 
 SIZES, QUICK = (2_000, 20_000), (2_000,)
 WHOLE, STEP, TRUNCATE = "whole", "step", "truncate"
-PURE, TURN = "a step behind a compaction", "a persisted turn behind a compaction"
+FLAT, FLATS = (
+    "flat",
+    {
+        "the pure step": ("step", "asyncio"),
+        "a persisted turn": ("turn", "asyncio"),
+        "a persisted turn, trio": ("turn", "trio"),
+    },
+)
 ROWS = (
     ("all at once, damaged: prepare", WHOLE, "prepare"),
     ("  sanitise alone", WHOLE, "sanitise"),
@@ -24,7 +31,7 @@ ROWS = (
     ("truncation, four compactions", TRUNCATE, "truncate"),
 )
 FEW, MANY = 100, 10_000
-FLAT = 1.2
+MOST = 1.2
 
 
 def measure(plan: Plan) -> Report:
@@ -33,13 +40,18 @@ def measure(plan: Plan) -> Report:
     figures = run(_cells(plan, sizes), plan.rounds, plan.told)
     cases = tuple(map(_case, sizes))
     rows = [[label, *(number(figures.get(what, case, name)) for case in cases)] for label, what, name in ROWS]
-    few_many = (_case(FEW), _case(MANY))
     tables = [
         table(
             "The defences by live messages (truncation: by entries of the file), CPU ms", ("", *cases), rows
         ),
-        grid("The pure pipeline by messages of history, CPU ms", figures, (PURE,), few_many, "step"),
-        grid("A persisted turn by messages of history, CPU ms", figures, (TURN,), few_many, "cpu_ms"),
+        table(
+            "Behind a compaction, by messages of history, CPU ms",
+            ("", _case(FEW), _case(MANY)),
+            [
+                [what, *(number(figures.get(what, FLAT, name)) for name in ("few_ms", "many_ms"))]
+                for what in FLATS
+            ],
+        ),
     ]
     return Report(tables=tables, notes=failures(figures), goals=_goals(figures))
 
@@ -52,10 +64,10 @@ def _cells(plan: Plan, sizes: tuple[int, ...]) -> list[Cell]:
     cells: list[Cell] = []
     for size in sizes:
         cells += [Cell(what, _case(size), _ours(plan, what, size)) for what in (WHOLE, STEP, TRUNCATE)]
-    for size in (FEW, MANY):  # side by side, since the goal is narrow
-        cells.append(Cell(PURE, _case(size), _ours(plan, "bounded", size), repeat=3))
-        turn = python("turn", plan.folder, "asyncio", "bounded", size, "turn")
-        cells.append(Cell(TURN, _case(size), turn, repeat=5))
+    cells += [
+        Cell(what, FLAT, python("flat", plan.folder, loop, part, FEW, MANY))
+        for what, (part, loop) in FLATS.items()
+    ]
     return cells
 
 
@@ -64,15 +76,14 @@ def _ours(plan: Plan, what: str, size: int) -> tuple[str, ...]:
 
 
 def _goals(figures: Figures) -> list[Goal]:
-    """`found` is a ratio inside this run."""
-    few, many = _case(FEW), _case(MANY)
+    """Ratios of the same process, the two histories turn about."""
     return [
         Goal(
-            "flat",
-            f"{subject}, {many} messages against {few}",
-            figures.ratio((subject, many, name), (subject, few, name)),
-            "<=",
-            FLAT,
+            "flat", f"{what}, {_case(MANY)} messages against {_case(FEW)}", _ratio(figures, what), "<=", MOST
         )
-        for subject, name in ((PURE, "step"), (TURN, "cpu_ms"))
+        for what in FLATS
     ]
+
+
+def _ratio(figures: Figures, what: str) -> float | None:
+    return figures.get(what, FLAT, "ratio")

@@ -1,12 +1,10 @@
 """The lines of defence over one history: done anew, and for one more step of it.
 
     python -m benchmarks.subjects.defences FOLDER whole|step|truncate MESSAGES
-    python -m benchmarks.subjects.defences FOLDER bounded MESSAGES
 
 `whole` does each defence over all messages at once, as after waking; the history is damaged. `step` adds an
 answer and a result at a time to a view whose earlier part was seen before. `truncate` moves what four
-compactions cover out of a file. `bounded` steps behind a compaction, with the same live view whatever the
-history is.
+compactions cover out of a file.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ from perdure.contracts import Assembled
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.session import rewrite
 from perdure.edges.session.files import SessionFiles
-from perdure.edges.session.tail import open_session
 from perdure.records import Decision, Item, Items, ModelInfo, ToolResult
 
 STEPS, ROUNDS = 25, 3
@@ -124,16 +121,6 @@ def step(messages: int) -> dict[str, float]:
     }
 
 
-def bounded(folder: Path, messages: int) -> dict[str, float]:
-    """A step behind a compaction: the live view is the same however long the history is."""
-    from benchmarks.subjects.turn import write_history
-
-    path = folder / "bounded.jsonl"
-    write_history(path, messages, bounded=True)
-    items = open_session(path).items
-    return {"step": stepped(items, environment(200_000)), "live": len(items)}
-
-
 def truncate(folder: Path, messages: int) -> dict[str, float]:
     """A file with four compactions, what they cover moved out."""
     grant = LocalPlacement(folder, wall_ms=NOW).grant(0)
@@ -155,5 +142,5 @@ if __name__ == "__main__":
     elif what == "step":
         figures = step(int(count))
     else:
-        figures = (bounded if what == "bounded" else truncate)(fresh(place), int(count))
+        figures = truncate(fresh(place), int(count))
     report(**figures)
