@@ -121,12 +121,10 @@ class _Desk:
 
     def walk_newest_first(self) -> None:
         """Blank what calls have shown, trim what none has shown, until the total fits."""
-        for at in range(len(self.items) - 1, -1, -1):
+        for at in reversed(self.view.results):
             over = self.total - self.limits.total_chars
             if over <= 0:
                 return
-            if not isinstance(self.items[at].message, ToolResult):
-                continue
             if self.items[at].entry in self.unseen:
                 self._trim(at, max(self.chars(at) - over, UNSEEN_FLOOR_CHARS * RESULT_WEIGHT))
             else:

@@ -55,6 +55,8 @@ _KINDS = bytes(_KIND)
 # Grains for each kind, fitted on texts of real sessions with two real tokenizers, rounded up so that
 # code isn't underrated. A digit ends the token before it: behind a blank or a letter it costs more.
 _LETTER, _BLANK, _DIGIT, _MARK, _RUN = 12, 11, 26, 30, 30
+WORDS_OF_A_TOKEN = CHARS_PER_TOKEN_ESTIMATE * _LETTER
+"""Grains of four letters: what one token by the plain weights is read as."""
 _SEAMS = ((b"WD", 30), (b"DL", 20), (b"LD", 20))
 _WIDE = {b"2": 24, b"T": 24, b"3": 50, b"4": 100}
 _LIFTED = {b"2": 20, b"T": 20, b"3": 50, b"4": 80}  # the plain weights lift only what lies beyond ASCII
@@ -111,19 +113,8 @@ class Measure(Record):
         """The content-aware reading by kind: words, marks, runs, wide, images."""
         return self.words, self.marks, self.runs, self.wide, self.images
 
-    @property
-    def content(self) -> int:
-        """The content-aware reading as one size, in grains."""
-        return self.words + self.marks + self.runs + self.wide + self.images
-
 
 _all = attrgetter("seed", "raw", "words", "marks", "runs", "wide", "images")
-
-
-def fixed_measure(tokens: int) -> Measure:
-    """A system prompt and tool schemas of so many tokens by the plain weights: mostly prose."""
-    chars = tokens * CHARS_PER_TOKEN_ESTIMATE
-    return Measure(chars, chars, words=chars * _LETTER)
 
 
 def measure_text(text: str, weight: int = 1) -> Measure:

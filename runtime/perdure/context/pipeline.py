@@ -181,13 +181,15 @@ def bound(hook: TransformContext, context: HookContext) -> Callable[[Items], Cha
 def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Memo) -> Prepared:
     env, estimator, fixed = context.environment, context.estimator, context.fixed_tokens
     size = context.gauge.total("seal", done.items)
+    tokens = estimator.whole(size, fixed)
+    careful = tokens if estimator.samples else estimator.upper(size, fixed)
     body = render(
         done.items,
         system=insert_after_boundary(env.system, assembled.addition),
         tools=env.tools,
         model=env.model,
         policy=env.policy,
-        max_tokens=max(1, min(env.output_cap, env.limits.window - estimator.upper(size, fixed))),
+        max_tokens=max(1, min(env.output_cap, env.limits.window - careful)),
         thinking_level=env.thinking if done.thinking else "off",
         retention=env.retention,
         session=env.session,
@@ -195,7 +197,7 @@ def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Mem
     )
     return Prepared(
         body=body,
-        tokens=estimator.whole(size, fixed),
+        tokens=tokens,
         forecast=estimator.forecast(size, fixed),
         size=size,
         fixed_tokens=fixed,

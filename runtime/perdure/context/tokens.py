@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from math import sqrt
 from typing import TypeAlias
 
-from perdure.context.measure import GRAINS, RESULT_WEIGHT, Measure, fixed_measure, measure, measure_text
+from perdure.context.measure import (
+    GRAINS,
+    RESULT_WEIGHT,
+    WORDS_OF_A_TOKEN,
+    Measure,
+    measure,
+    measure_text,
+)
 from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE, SAFETY_MARGIN
 from perdure.context.sizes import Sizes
 from perdure.records import Decision, Item, Items, Message, Record, ToolResult
@@ -104,7 +111,7 @@ class Estimator(Record, array_like=True):
         plain = self.plain_chars(view, fixed_tokens)
         if not self.samples:
             return plain
-        return max(plain, self._bound(request_size(view, fixed_tokens)) * CHARS_PER_TOKEN_ESTIMATE)
+        return max(plain, self._bound(_request(view, fixed_tokens)) * CHARS_PER_TOKEN_ESTIMATE)
 
     def plain_chars(self, view: Measure, fixed_tokens: int) -> int:
         """The reading by the plain weights, and what stands beside it if that is known."""
@@ -117,14 +124,14 @@ class Estimator(Record, array_like=True):
 
     def forecast(self, view: Measure, fixed_tokens: int) -> int:
         """The likeliest size of a request in tokens, without margin."""
-        kinds = request_size(view, fixed_tokens).kinds
+        kinds = _request(view, fixed_tokens)
         return max(1, int(self._line(kinds) if self.samples else _dot(self.rates, kinds)))
 
     def upper(self, view: Measure, fixed_tokens: int) -> int:
         """A careful size even before anything is learned: for output room."""
         if self.samples:
             return self.whole(view, fixed_tokens)
-        content = request_size(view, fixed_tokens).content / GRAINS
+        content = sum(_request(view, fixed_tokens)) / GRAINS
         return max(self.whole(view, fixed_tokens), int(content * DENSE) + 1)
 
     def _line(self, kinds: Sequence[float]) -> float:
@@ -135,17 +142,21 @@ class Estimator(Record, array_like=True):
         size, known = _dot(self.rates, kinds), _dot(self.rates, self.known)
         return self.base + size + (self.prompt - self.base - known) * _left(size, known)
 
-    def _bound(self, request: Measure) -> int:
+    def _bound(self, kinds: Grains) -> int:
         """A size that the real one does not pass: new content is taken to be dense, what went to be thin."""
-        kinds, careful = request.kinds, self._careful()
-        change = 0.0
-        for rate, most, now, was in zip(self.rates, careful, kinds, self.known, strict=True):
-            change += (now - was) * (most if now > was else rate * (2 - DENSE))
-        size, known = _dot(self.rates, kinds), _dot(self.rates, self.known)
+        change = anew = size = known = 0.0
+        for rate, now, was in zip(self.rates, kinds, self.known, strict=True):
+            careful = DENSE * rate if rate > 1.0 else DENSE
+            change += (now - was) * (careful if now > was else rate * (2 - DENSE))
+            anew += careful * now
+            size += rate * now
+            known += rate * was
+        size, known = size / GRAINS, known / GRAINS
         left = _left(size, known)
-        anew = self.base + 2 * self.base_doubt + _dot(careful, kinds)
-        anew += max(0.0, self.prompt - self.base - known) * left
-        bound = max(min(self.prompt + change / GRAINS, anew), self._line(kinds))
+        unexplained = self.prompt - self.base - known
+        line = self.base + size + unexplained * left
+        anew = self.base + 2 * self.base_doubt + anew / GRAINS + max(0.0, unexplained) * left
+        bound = max(min(self.prompt + change / GRAINS, anew), line)
         bound *= left + (1 - left) * SAFETY_MARGIN
         return int(bound + self.slack + _SLACK * self.prompt + _SLACK_TOKENS)
 
@@ -160,10 +171,9 @@ class Estimator(Record, array_like=True):
         Densities follow by a Kalman filter on the difference between two requests, each kind by itself; a
         difference that no density explains is taken for something that isn't in the record.
         """
-        request = request_size(view, fixed_tokens)
-        if real <= 0 or not request.seed:
+        kinds, samples = _request(view, fixed_tokens), self.samples + 1
+        if real <= 0 or not any(kinds):
             return self
-        kinds, samples = request.kinds, self.samples + 1
         if not self.samples:
             return self._first(kinds, real)
         tail = [now - was for now, was in zip(kinds, self.known, strict=True)]
@@ -193,9 +203,10 @@ class Estimator(Record, array_like=True):
         return round(self.base + gain * (found - self.base)), max(50, round(self.base_doubt * sqrt(1 - gain)))
 
 
-def request_size(view: Measure, fixed_tokens: int) -> Measure:
-    """A whole request, its system prompt and tool schemas included."""
-    return view + fixed_measure(fixed_tokens)
+def _request(view: Measure, fixed_tokens: int) -> Grains:
+    """A whole request by kind: system prompt and tools, known by the plain weights, are mostly prose."""
+    fixed = fixed_tokens * WORDS_OF_A_TOKEN
+    return view.words + fixed, view.marks, view.runs, view.wide, view.images
 
 
 def _dot(rates: Sequence[float], kinds: Sequence[float]) -> float:
