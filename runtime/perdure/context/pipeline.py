@@ -23,7 +23,7 @@ from perdure.context.limit import limit
 from perdure.context.prune import prune
 from perdure.context.repair import repair
 from perdure.context.sanitize import Before, sanitize
-from perdure.context.seal import seal
+from perdure.context.seal import ends, seal
 from perdure.context.settled import Settled
 from perdure.context.strip import strip
 from perdure.context.tokens import Estimator, Gauge, Measure
@@ -129,6 +129,8 @@ def request(
     done = Changed(assembled.messages, stage.lines, stage.decisions, stage.thinking)
     for hook in hooks:
         done = done.then(bound(hook, context))
+    if done.items is stage.items and env.history_limit is None:  # nobody touched what is sealed already
+        return _sealed(done.then(ends), assembled, context, scratch.memo)
     thinking = env.thinking if done.thinking else "off"
     done = done.then(
         lambda now: seal(
