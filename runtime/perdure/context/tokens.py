@@ -40,9 +40,10 @@ __all__ = [
 Kinds: TypeAlias = tuple[float, float, float, float, float]
 Grains: TypeAlias = tuple[int, int, int, int, int]
 
-DENSE = 1.1
-"""New content is never taken to be thinner than this, in tokens per token of the content-aware reading:
-that reading is above real tokenizers on all but a few kinds of text."""
+DENSE, SURE = 1.1, 1.25
+"""New content of a kind that was hardly seen is taken to be as dense as this, in tokens per token of the
+content-aware reading, which is above real tokenizers on all but a few kinds of text; of a kind that is
+well known, as this many times what was learned: prose and code are both words, with other densities."""
 
 _RATE, _DOUBT = 0.75, 0.04  # where a model's densities begin, and the variance of that guess
 _LOWEST, _HIGHEST = 0.15, 3.0
@@ -145,8 +146,8 @@ class Estimator(Record, array_like=True):
     def _bound(self, kinds: Grains) -> int:
         """A size that the real one does not pass: new content is taken to be dense, what went to be thin."""
         change = anew = size = known = 0.0
-        for rate, now, was in zip(self.rates, kinds, self.known, strict=True):
-            careful = DENSE * rate if rate > 1.0 else DENSE
+        for rate, doubt, now, was in zip(self.rates, self.doubts, kinds, self.known, strict=True):
+            careful = _careful(rate, doubt)
             change += (now - was) * (careful if now > was else rate * (2 - DENSE))
             anew += careful * now
             size += rate * now
@@ -161,7 +162,7 @@ class Estimator(Record, array_like=True):
         return int(bound + self.slack + _SLACK * self.prompt + _SLACK_TOKENS)
 
     def _careful(self) -> list[float]:
-        return [DENSE * rate if rate > 1.0 else DENSE for rate in self.rates]
+        return [_careful(rate, doubt) for rate, doubt in zip(self.rates, self.doubts, strict=True)]
 
     # --- learning ---------------------------------------------------------------------------------
 
@@ -177,7 +178,8 @@ class Estimator(Record, array_like=True):
         if not self.samples:
             return self._first(kinds, real)
         tail = [now - was for now, was in zip(kinds, self.known, strict=True)]
-        rates, doubts = self.rates, [min(_DOUBT, doubt + _DRIFT) for doubt in self.doubts]
+        rates: Sequence[float] = self.rates
+        doubts = [min(_DOUBT, doubt + _DRIFT) for doubt in self.doubts]
         if sum(tail) > 0:
             rates, doubts = _filtered(rates, doubts, tail, real - self.prompt)
         base, doubt = self._base(_dot(rates, kinds), real)
@@ -215,32 +217,37 @@ def _dot(rates: Sequence[float], kinds: Sequence[float]) -> float:
     return (rates[0] * a + rates[1] * b + rates[2] * c + rates[3] * d + rates[4] * e) / GRAINS
 
 
+def _careful(rate: float, doubt: float) -> float:
+    """A density that new content of a kind will not pass: what is well known may be taken for thinner."""
+    known = max(rate + 3 * sqrt(doubt), SURE * rate)
+    return min(known, DENSE * rate if rate > 1.0 else DENSE)
+
+
 def _left(size: float, known: float) -> float:
     """How much of the known request is still there."""
     return size / known if size < known else 1.0
 
 
 def _five(values: Sequence[float], digits: int) -> Kinds:
-    a, b, c, d, e = (round(value, digits) for value in values)
-    return a, b, c, d, e
+    a, b, c, d, e = values
+    return round(a, digits), round(b, digits), round(c, digits), round(d, digits), round(e, digits)
 
 
 def _filtered(
     rates: Sequence[float], doubts: Sequence[float], tail: Sequence[int], real: int
-) -> tuple[Kinds, list[float]]:
+) -> tuple[list[float], list[float]]:
     """Densities after a tail of so many real tokens, and what doubt is left."""
-    sizes = [grains / GRAINS for grains in tail]
-    parts = [rate * size for rate, size in zip(rates, sizes, strict=True)]
-    doubt = sum([doubt * size * size for doubt, size in zip(doubts, sizes, strict=True)])
-    variance = doubt + (_NOISE * sum(map(abs, parts))) ** 2 + _NOISE_TOKENS**2
+    pieces = [(rate, doubt, grains / GRAINS) for rate, doubt, grains in zip(rates, doubts, tail, strict=True)]
+    likely = moved = variance = 0.0
+    for rate, doubt, size in pieces:
+        likely += rate * size
+        moved += rate * abs(size)
+        variance += doubt * size * size
+    variance += (_NOISE * moved) ** 2 + _NOISE_TOKENS**2
     most = _OUTLIER * sqrt(variance)
-    error = max(-most, min(most, real - sum(parts)))
-    gains = [doubt * size / variance for doubt, size in zip(doubts, sizes, strict=True)]
-    known = [
-        min(_HIGHEST, max(_LOWEST, rate + gain * error)) for rate, gain in zip(rates, gains, strict=True)
-    ]
-    left = [doubt * (1 - gain * size) for doubt, gain, size in zip(doubts, gains, sizes, strict=True)]
-    return _five(known, 6), left
+    error = max(-most, min(most, real - likely)) / variance
+    known = [min(_HIGHEST, max(_LOWEST, rate + doubt * size * error)) for rate, doubt, size in pieces]
+    return known, [doubt - (doubt * size) ** 2 / variance for _, doubt, size in pieces]
 
 
 _ONE: Kinds = (1.0, 1.0, 1.0, 1.0, 1.0)
