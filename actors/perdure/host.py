@@ -16,14 +16,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from perdure.actors import arguments, tree
+from perdure.actors import arguments, previewing, tree
 from perdure.actors.directory import Directory
 from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Note, Wake
+from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, Timing
 from perdure.actors.session import Session
 from perdure.actors.status import Totals, host_status
 from perdure.actors.upkeep import Upkeep, open_index
+from perdure.context.cache import LIFE
+from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import ContextEngine, Event, Letter, LetterKind, Model, Receipt, Reply, Tool
 from perdure.edges import state as state_folder
@@ -212,6 +215,11 @@ class Host:
         name, _, argument = line.strip().removeprefix("/").partition(" ")
         return str(await self._ask(key, lambda done: Command(name, argument.strip(), done), timeout))
 
+    async def preview_compaction(self, key: str, focus: str = "") -> Previewed:
+        """What `/compact` would do: costs model calls, stores nothing. Raises as `previewing.preview`."""
+        self._must_run()
+        return await previewing.preview(self.services, check_key(key), focus)
+
     async def abort(self, key: str) -> bool:
         """Stop the session's running turn; whether there was one."""
         return bool(await self._ask(key, Abort, 30.0))
@@ -239,8 +247,6 @@ class Host:
         """Figures of this host, in the form that `perdure status --json` prints."""
         self._must_run()
         return host_status(self.services, self.directory, self.totals, deep=deep)
-
-    # --- inside -----------------------------------------------------------------------------------
 
     def _must_run(self) -> None:
         if not self.running:
@@ -319,6 +325,9 @@ class Host:
             truncate_after=self._truncate_after,
             truncates=self.settings.compaction.truncate,
             compacts_idle=self.settings.compaction.idle,
+            watches_cache=self.settings.cache.watch,
+            keep_alive=self.settings.cache.max_refreshes if self.settings.cache.keep_alive == "auto" else 0,
+            cache_life=max(PRUNE_TTL_SECONDS, LIFE[self.settings.models.cache]),
             on_idle=lambda key: self.directory.rested(key),
         )
         self.directory = Directory(self.services, self._most_awake)

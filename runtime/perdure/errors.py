@@ -42,6 +42,10 @@ class UnreadableFile(PerdureError):
     """A file isn't a session we can make sense of: it was left as it is; `perdure doctor` says more."""
 
 
+class SegmentGone(PerdureError):
+    """What is asked for was moved into a segment that was discarded or lost: choose a later entry."""
+
+
 class Locked(PerdureError):
     """Another process holds the file or state folder: stop it, or work through it."""
 

@@ -292,8 +292,8 @@ def test_doctor_takes_a_key_too(tmp_path: Path) -> None:
     assert "delete it" in failed(run("doctor", file))
 
 
-def test_doctor_promises_no_repair(tmp_path: Path) -> None:
-    file = write(tmp_path / "s.jsonl", [user("e0", None), b'{"torn', assistant("e1", "e0")])
-    out = run("doctor", file).out
-    assert "a repair:" not in out
-    assert "stays where it is" in out
+def test_doctor_offers_to_mend_what_it_can_and_nothing_else(tmp_path: Path) -> None:
+    torn = write(tmp_path / "torn.jsonl", [user("e0", None), b'{"torn', assistant("e1", "e0")])
+    hole = write(tmp_path / "hole.jsonl", [user("e0", None), assistant("e1", "lost")])
+    assert "--fix" in run("doctor", torn).out
+    assert "--fix" not in run("doctor", hole).out

@@ -75,7 +75,8 @@ def test_deep_looks_into_every_session(tmp_path: Path) -> None:
     budget = row["budget"]
     sources = sum(budget[name] for name in ("identity", "knowledge", "history", "tools"))
     assert row["view_tokens"] == budget["total"] == sources > budget["identity"] > 0
-    assert row["cache"] == {"read": 70, "prompt": 100}
+    cache = row["cache"]
+    assert (cache["read"], cache["prompt"], cache["share"], cache["breaks"]) == (70, 100, 0.7, {})
     assert len(row["errors"]) == 1
     assert "overloaded" in row["errors"][0]
     assert "sk-ant" not in json.dumps(told)
@@ -86,6 +87,27 @@ def test_deep_looks_into_every_session(tmp_path: Path) -> None:
     assert human.code == 0
     assert "agent:main:cli:dm:local" in human.out
     assert all(name in human.out for name in ("identity", "knowledge", "history", "tools"))
+
+
+def test_deep_tells_from_the_log_what_broke_a_sessions_cache(tmp_path: Path) -> None:
+    folder = state(tmp_path)
+    told = {"ts": 7, "level": "warning", "event": "cache.break", "session": "agent:main:cli:dm:local"}
+    told |= {"cause": "clock", "rule": "engine", "declared": False, "lost": 5_000, "cost_usd": 0.01}
+    told |= {"entry": "a", "byte": 9, "read": 0, "previous": 5_000}
+    rows = [told, told | {"cause": "expired", "declared": True, "ts": 8}, told | {"session": "agent:else"}]
+    torn = json.dumps(told)[:-9]
+    (folder / "runtime.log").write_text(
+        "\n".join([*map(json.dumps, rows), torn, '{"event":"cache.break"}']) + "\n"
+    )
+    row = run("status", "--deep", "--state", folder, "--json").json["sessions"][0]
+    cache = row["cache"]
+    assert (cache["breaks"], cache["lost_tokens"], cache["lost_usd"]) == (
+        {"clock": 1, "expired": 1},
+        10_000,
+        0.02,
+    )
+    assert (cache["last_break"]["cause"], cache["last_break"]["ts"]) == ("expired", 8)
+    assert "1 clock, 1 expired" in run("status", "--deep", "--state", folder).out
 
 
 def test_every_count_means_the_same_in_every_command(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -24,12 +25,12 @@ from perdure.context.cache import (
     digest,
     is_break,
     marked_messages,
-    parting,
     snapshot,
 )
 from perdure.context.policy import policy_for
-from perdure.context.wire import render, render_dict
-from perdure.records import Items, Thinking, ToolSpec
+from perdure.context.prefix import Parting, Prefix
+from perdure.context.wire import Memo, render, render_dict
+from perdure.records import Items, Text, Thinking, ToolSpec
 
 READ = ToolSpec("read", "Reads", b'{"type":"object"}')
 
@@ -271,18 +272,41 @@ def test_a_history_without_messages_has_nothing_to_mark() -> None:
 # --- where two requests part --------------------------------------------------------------------------
 
 
+def parting(before: Items, after: Items, **more: Any) -> Parting | None:
+    """Where the second of two requests of one session parts from the first."""
+    memo, prefix = Memo(), Prefix()
+    assert prefix.follow(memo, body(before, memo=memo)) is None
+    return prefix.follow(memo, body(after, memo=memo, **more))
+
+
+def bare(view: Items, **more: Any) -> bytes:
+    """The body without marks."""
+    return re.sub(rb',"cache_control":\{[^}]*\}', b"", body(view, **more))
+
+
+def changed(view: Items, at: int, message: Any) -> Items:
+    return (*view[:at], replace(view[at], message=message), *view[at + 1 :])
+
+
 def test_a_request_that_continues_another_parts_from_it_nowhere() -> None:
-    assert parting(body(loop(2)), body(loop(5))) is None
-    assert parting(body(loop(2)), body((*loop(2), *items(user("steer"))))) is None
+    assert parting(loop(2), loop(5)) is None
+    assert parting(loop(2), (*loop(2), *items(user("steer")))) is None
 
 
-def test_the_first_difference_is_told_by_part_message_and_block() -> None:
-    view = loop(4)
-    changed = (*view[:4], replace(view[4], message=result("c1x0", "other")), *view[5:])
-    found = parting(body(view), body(changed))
+@given(st.integers(0, 12), st.data())
+def test_the_first_difference_is_told_by_byte_message_block_and_entry(steps: int, data: Any) -> None:
+    view = loop(steps + 1, 3)
+    at = data.draw(
+        st.sampled_from([n for n, item in enumerate(view) if "Result" in type(item.message).__name__])
+    )
+    other = changed(view, at, replace(view[at].message, content=(Text("other"),)))
+    found = parting(view, other)
     assert found is not None
-    assert (found.part, found.index, found.block) == ("messages", 4, 0)
-    assert body(view, retention="none")[found.byte :] != body(changed, retention="none")[found.byte :]
+    one, two = bare(view), bare(other)
+    assert (found.part, found.index, found.block) == ("messages", 2 * ((at - 2) // 4 + 1), (at - 2) % 4)
+    assert one[: found.byte] == two[: found.byte]
+    assert one[found.byte] != two[found.byte]
+    assert set(found.entries) == {view[at].entry}
 
 
 @pytest.mark.parametrize(
@@ -293,14 +317,59 @@ def test_the_first_difference_is_told_by_part_message_and_block() -> None:
         ("settings", {"thinking_level": "high"}),
     ],
 )
-def test_a_difference_before_the_messages_is_named(part: str, more: dict[str, Any]) -> None:
-    found = parting(body(loop(2)), body(loop(2), **more))
+def test_a_difference_before_or_behind_the_messages_is_named(part: str, more: dict[str, Any]) -> None:
+    found = parting(loop(2), loop(2), **more)
     assert found is not None
     assert found.part == part
+    one, two = bare(loop(2)), bare(loop(2), **more)
+    if part != "settings":  # `max_tokens`, which loses nothing, stands before those
+        assert one[: found.byte] == two[: found.byte]
+        assert one[found.byte] != two[found.byte]
 
 
-def test_output_room_is_no_difference() -> None:
-    assert parting(body(loop(2)), body(loop(2), max_tokens=7)) is None
+def test_output_room_and_moved_marks_are_no_difference() -> None:
+    assert parting(loop(2), loop(2), max_tokens=7) is None
+    assert parting(loop(2), loop(2), retention="long") is None
+
+
+def test_a_message_that_is_gone_is_a_difference() -> None:
+    found = parting(loop(3), loop(2))
+    assert found is not None
+    assert (found.part, found.index) == ("messages", 5)
+
+
+def test_a_fingerprint_tells_after_a_restart_which_part_is_another() -> None:
+    def again(view: Items, **more: Any) -> str:
+        memo, before, after = Memo(), Prefix(), Prefix()
+        before.follow(memo, body(loop(4), memo=memo))
+        after.follow(fresh := Memo(), body(view, memo=fresh, **more))
+        found = after.against(before.fingerprint)
+        return "" if found is None else found.part
+
+    assert again(loop(4)) == again(loop(9)) == ""
+    assert again((*loop(4), *items(user("more in the same message")))) == "messages"
+    assert again(changed(loop(9), 4, result("c1x0", "other"))) == "messages"
+    assert again(loop(4), system="other") == "system"
+    assert again(loop(4), tools=()) == "tools"
+    assert again(loop(4), thinking_level="high") == "settings"
+
+
+@pytest.mark.parametrize("text", ["", "no", "A" * 40 + "x", "A" * 40 + "-1", "é" * 41])
+def test_what_is_no_fingerprint_tells_nothing(text: str) -> None:
+    prefix, memo = Prefix(), Memo()
+    prefix.follow(memo, body(loop(1), memo=memo))
+    assert prefix.against(text) is None
+
+
+def test_a_budget_of_thinking_falls_in_steps_while_the_room_shrinks() -> None:
+    """Each change of it costs the cached messages."""
+    room = range(40_000, 1_500, -100)
+    budgets = [
+        render_dict(body(loop(0), max_tokens=n, thinking_level="high"))["thinking"]["budget_tokens"]
+        for n in room
+    ]
+    assert len(set(budgets)) <= 5
+    assert budgets == sorted(budgets, reverse=True)
 
 
 def test_marks_never_stand_on_thinking() -> None:

@@ -16,7 +16,6 @@ from perdure.errors import ContextOverflow
 from perdure.records import Decision, Image, Item, Items, Text, ToolResult
 
 PLAIN = Estimator()
-BLANK: tuple[Text, ...] = (Text(COMPACTED_PLACEHOLDER),)
 
 
 def run(
@@ -67,7 +66,7 @@ def test_a_view_under_the_lines_is_the_same_object() -> None:
 def test_the_newest_results_are_blanked_first_and_no_more_than_needed() -> None:
     changed = run(steps(2_000, 2_000, 2_000, 2_000))  # 8,000 chars, 16,000 weighted, line 12,000
     assert forms(changed) == {"r4": "placeholder", "r3": "placeholder"}
-    assert text(changed, "r4") == COMPACTED_PLACEHOLDER
+    assert text(changed, "r4") == f"{COMPACTED_PLACEHOLDER}\n[`recall r4` reads it]"
 
 
 def test_a_result_no_call_has_shown_is_trimmed_to_the_room_left_and_older_ones_stay() -> None:
@@ -231,7 +230,7 @@ def test_the_outcome_is_under_the_overflow_line_or_a_typed_overflow(
     for item in changed.items:
         if item.entry in unseen:
             assert isinstance(item.message, ToolResult)
-            assert item.message.content != BLANK
+            assert not text_of(item.message).startswith(COMPACTED_PLACEHOLDER)
 
 
 @settings(max_examples=50, deadline=None)

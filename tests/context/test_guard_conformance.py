@@ -11,11 +11,11 @@ from helpers_conformance import cases, ident, number
 from helpers_messages import view
 from perdure.context.guard import guard
 from perdure.context.numbers import COMPACTED_PLACEHOLDER, limits
-from perdure.context.results import images_of, text_of
+from perdure.context.results import images_of, render, text_of
 from perdure.context.strip import strip
 from perdure.context.tokens import Estimator, measure
 from perdure.errors import ContextOverflow
-from perdure.records import Item, Items, ToolResult
+from perdure.records import Decision, Item, Items, Message, ToolResult
 
 PLAIN = Estimator()
 
@@ -68,7 +68,7 @@ def our_sizes(stored: Items) -> list[int]:
     return [PLAIN.chars(measure(item.message)) for item in stored]
 
 
-def expected(stored: Items, window: int, sizes: list[int]) -> list[str] | None:
+def expected(stored: Items, window: int, sizes: list[int], *, bare: bool = False) -> list[str] | None:
     """The seed's rule on any weights, in the plainest words: which results stay; None: overflow."""
     lines = limits(window)
     state = [("in", item.message, size) for item, size in zip(stored, sizes, strict=True)]
@@ -77,14 +77,21 @@ def expected(stored: Items, window: int, sizes: list[int]) -> list[str] | None:
             raw = len(text_of(message)) + 8_000 * len(images_of(message))
             if raw > lines.single_chars:
                 state[at] = ("cut", message, min(size, PLAIN.chars(measure(cut(message, window)))))
-    blank = len(COMPACTED_PLACEHOLDER) * 2
     for at in range(len(state) - 1, -1, -1):
         _, message, size = state[at]
         if sum(s for *_, s in state) <= lines.total_chars:
             break
+        blank = len(COMPACTED_PLACEHOLDER) * 2 if bare else blanked(message, stored[at].entry)
         if isinstance(message, ToolResult) and size > blank:
             state[at] = ("blank", message, blank)
     return None if sum(s for *_, s in state) > lines.overflow_chars else [kind for kind, *_ in state]
+
+
+def blanked(message: Message, entry: str) -> int:
+    """What a blanked result weighs: the seed's text, and ours that says how to read it again."""
+    if not isinstance(message, ToolResult):
+        return 0
+    return PLAIN.chars(measure(render(message, Decision(entry, "placeholder"))))
 
 
 def cut(message: ToolResult, window: int) -> ToolResult:
@@ -140,6 +147,8 @@ def departure(case: dict[str, Any], stored: Items, window: int) -> str:
     sizes = [their_size(message) for message in case["input"]["messages"]]
     if expected(stored, window, sizes) != expected(stored, window, our_sizes(stored)):
         return "names, ids, summaries and wide characters have their weight"
+    if expected(stored, window, sizes) != expected(stored, window, sizes, bare=True):
+        return "a blanked result says how to read it again"
     return ""
 
 

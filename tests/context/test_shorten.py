@@ -49,7 +49,12 @@ def test_head_and_tail_share_the_budget_seventy_to_thirty_whatever_its_size() ->
 @pytest.mark.parametrize(
     "end",
     ["Fehler: Platte voll", "エラーが発生しました", "错误：磁盘已满", "테스트 3개 실패", "échec à la fin",
-     "ошибка записи", "error错误", "合计 12 条", '{"ok": true}', "Process finished with exit code 1"],
+     "ошибка записи", "error错误", "合计 12 条", '{"ok": true}', "Process finished with exit code 1",
+     "FAIL src/app.test.ts", "3 pruebas fallaron", "Os testes falharam", "i test sono falliti",
+     "тест провалено", "ΣΦΑΛΜΑ: δεν υπάρχει χώρος", "BAŞARISIZ: 3 test", "Chyba: disk je plný",
+     "virhe: levy täynnä", "Lỗi: đĩa đầy", "kiểm thử thất bại", "galat: gagal menulis", "फ़ाइल लिखना विफल",
+     "اكتمل الاختبار", "הבדיקה הושלמה: נכשל", "การทดสอบล้มเหลว", "测试通过 47 项", "保存に失敗しました",
+     "e\u0301chec de l'essai", "ｅｒｒｏｒ：磁盘已满"],
 )  # fmt: skip
 def test_the_end_matters_in_every_language(end: str) -> None:
     assert has_important_tail(LOG + end)

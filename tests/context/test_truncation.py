@@ -52,10 +52,17 @@ def test_covered_messages_move_and_the_kept_tail_gets_the_nearest_parent_that_st
     assert links(nodes) == [("t", None), ("c", "t"), ("p", "c")]
 
 
-@pytest.mark.parametrize("kept", ["p", "", "missing"])
+@pytest.mark.parametrize("kept", ["p", ""])
 def test_where_nothing_is_kept_every_message_before_the_compaction_moves(kept):
     nodes = [*chain("a", "b"), compaction("p", "b", kept), message("c", "p")]
     assert links(nodes) == [("p", None), ("c", "p")]
+
+
+@pytest.mark.parametrize("kept", ["missing", "x"])
+def test_where_the_anchor_is_not_on_the_branch_nothing_moves(kept):
+    nodes = [*chain("a", "b"), message("x", "a"), compaction("p", "b", kept), message("c", "p")]
+    assert "not before it" in plan(nodes).reason
+    assert moved(nodes) == []
 
 
 @pytest.mark.parametrize(
@@ -285,6 +292,8 @@ def named(found):
 def departure(nodes, found, id):
     """Why ours keeps an entry that the reference removes; `None` if no reason is known."""
     graph = Graph(nodes)
+    if "not before it" in plan(nodes).reason:
+        return "the latest anchor is nowhere: damage, left as it is"
     node = nodes[graph.by_id[id]]
     if node.type == "label":
         return "labels stay"

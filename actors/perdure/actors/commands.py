@@ -10,7 +10,10 @@ from perdure.errors import PerdureError, UsageError
 if TYPE_CHECKING:
     from perdure.actors.session import Session
 
-HELP = "commands: /help, /compact [focus], /status, /model [ref], /think [level], /name TEXT, /abort, /new"
+HELP = (
+    "commands: /help, /compact [focus], /undo, /status, /model [ref], /think [level], /name TEXT, "
+    "/abort, /new"
+)
 LEVELS = ("off", "minimal", "low", "medium", "high")
 
 
@@ -23,6 +26,9 @@ def run(session: Session, mail: Command) -> None:
                 return
             case "new":
                 session.renew(mail.done)
+                return
+            case "undo":
+                session.undo(mail.done)
                 return
             case "status":
                 answer = status(session)
@@ -66,7 +72,7 @@ def _model(session: Session, ref: str) -> str:
     if info.ref == before.model.ref:
         return f"The model is {info.ref}."
     session.transcript.choose_model(info.provider, info.id)
-    session.adopt(session.transcript.settings, session.transcript.items)
+    session.adopt(session.transcript.settings, "model")
     limits = session.environment.limits
     if limits.window < before.limits.window and session.compacting.tokens > limits.threshold:
         session.compacting.consider(reason="model_switch")
@@ -79,7 +85,7 @@ def _think(session: Session, level: str) -> str:
     if level not in LEVELS:
         raise UsageError(f"thinking level {level!r} is not known: one of {', '.join(LEVELS)}")
     session.transcript.choose_thinking(level)
-    session.adopt(session.transcript.settings, session.transcript.items)
+    session.adopt(session.transcript.settings, "thinking")
     return f"Thinking is now {level}."
 
 

@@ -21,7 +21,6 @@ from perdure.actors.messages import (
 from perdure.context.budget import Budget, measure_budget
 from perdure.context.compaction.proof import Refusal
 from perdure.context.compaction.size import limited
-from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.tokens import Estimator, Measure, estimator_of
 from perdure.edges.session.rewrite import discard
 from perdure.errors import PerdureError
@@ -105,7 +104,8 @@ class Compacting:
         self.stop_timer()
         if self.tokens > self.session.environment.limits.idle_line and self.session.services.compacts_idle:
             post = self.session.ref.post
-            self._timer = self.session.services.clock.call_after(PRUNE_TTL_SECONDS, lambda: post(Idle()))
+            services = self.session.services
+            self._timer = services.clock.call_after(services.cache_life, lambda: post(Idle()))
 
     def stop_timer(self) -> None:
         """A new turn, or sleep: the idle trigger is off."""

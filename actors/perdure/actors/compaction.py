@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from perdure.actors.messages import Compact, Compacted, CompactionFailed
+from perdure.actors.model_call import answer_of
 from perdure.actors.services import Services
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
-from perdure.context.compaction.plan import Nothing, plan
-from perdure.contracts import Answer, EngineCompaction, EngineContext, Request
+from perdure.context.compaction.plan import Nothing, Plan, plan
+from perdure.contracts import EngineCompaction, EngineContext, Request
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.records import ModelInfo, Text
@@ -44,23 +45,27 @@ class Builtin:
         self.services, self.mail = services, mail
         self.done: Done | None = None
         self.kind = "hopeless"
+        self.calls = 0
+        view = mail.snapshot
+        self.estimator = view.estimator
+
+    def plan(self) -> Plan | Nothing:
+        """What would be covered, and what kept."""
+        view = self.mail.snapshot
+        return plan(
+            view.items,
+            limits=view.environment.limits,
+            estimator=self.estimator,
+            unseen=view.unseen,
+            running=self.mail.reason == "overflow" or view.running,
+            force=self.mail.reason in ("manual", "overflow", "model_switch"),
+            pinned=view.pinned,
+        )
 
     async def run(self) -> EngineCompaction:
         """Plan, pump the fold with the model's answers, end with a summary or a reason."""
-        view = self.mail.snapshot
-        env = view.environment
-        estimator = view.estimator
-        forced = self.mail.reason in ("manual", "overflow", "model_switch")
-        io = self.services.io
-        chosen = plan(
-            view.items,
-            limits=env.limits,
-            estimator=estimator,
-            unseen=view.unseen,
-            running=self.mail.reason == "overflow" or view.running,
-            force=forced,
-            pinned=view.pinned,
-        )
+        view, io = self.mail.snapshot, self.services.io
+        env, chosen = view.environment, self.plan()
         if isinstance(chosen, Nothing):
             self.kind = "nothing"
             return EngineCompaction(True, False, chosen.reason)
@@ -70,7 +75,7 @@ class Builtin:
                 Fold,
                 chosen,
                 limits=env.limits,
-                estimator=estimator,
+                estimator=self.estimator,
                 rules=self.services.resolver.instructions(self.mail.instructions),
                 trigger=self.mail.reason,
                 window=min(info.window, env.limits.window),
@@ -78,6 +83,7 @@ class Builtin:
             )
         )
         while isinstance(ask := fold.step, Ask):
+            self.calls += 1
             await io.run(fold.answer, await summarise(self.services, view.key, info, ask))
         return self._ended(fold)
 
@@ -112,20 +118,8 @@ SUMMARY_TRIES, SUMMARY_PAUSE = 3, 0.5
 
 
 async def _call(services: Services, request: Request) -> Reply:
-    stream = services.resolver.model(request.model).stream(request)
-    try:
-        while True:
-            with services.clock.fail_after(services.timing.model_idle):
-                event = await anext(stream)
-            if isinstance(event, Answer):
-                text = "".join(b.text for b in event.message.content if isinstance(b, Text))
-                return Answered(text, event.message.stop)
-    except DeadlineExceeded:
-        raise ModelError("timeout", "the summarising model went silent") from None
-    except StopAsyncIteration:
-        raise ModelError("cut", "the summarising model's stream ended early") from None
-    finally:
-        await stream.aclose()  # type: ignore[attr-defined]  # every model streams from an async generator
+    message = (await answer_of(services, request)).message
+    return Answered("".join(b.text for b in message.content if isinstance(b, Text)), message.stop)
 
 
 def body(info: ModelInfo, ask: Ask) -> bytes:

@@ -89,6 +89,7 @@ class Append(Mail):
     request: Measure | None = None  # a model accepted a request of this size, and this is its answer
     fixed_tokens: int = 0  # of that request's system prompt and tools, by the plain weights
     evidence: tuple[str, ...] = ()  # hashes of what it keeps elsewhere
+    sent: str = ""  # fingerprint of the request that it answers
 
 
 class TurnEnded(Mail):
@@ -114,6 +115,18 @@ class Woken(Mail):
 
 class Idle(Mail):
     """The session has rested for as long as the provider's cache lives."""
+
+
+class KeepAlive(Mail):
+    """The life of the session's cached prefix is nearly over."""
+
+
+class Kept(Mail):
+    """A refresh of the cached prefix has ended: what it used and when it was sent, or why it was not."""
+
+    usage: Usage | None
+    asked: int
+    why: str = ""
 
 
 class AfterTurnDone(Mail):
@@ -166,6 +179,7 @@ class Snapshot(Mail):
     pinned: Mapping[str, str] = MappingProxyType({})  # texts by entry that no summary may lose
     running: bool = False
     cache_age: float | None = None  # seconds since a model last read this view; None: never
+    refreshed: str = ""  # why the environment was last resolved anew
 
 
 # --- to the workers -------------------------------------------------------------------------------
@@ -233,3 +247,4 @@ class Tally(Struct):
     entries: list[str] = []
     errors: list[str] = []
     partial: str = ""
+    asked: int = 0  # wall ms when the latest request was sent

@@ -44,6 +44,23 @@ async def call_model(services: Services, view: Snapshot, prepared: Prepared, tal
     raise AssertionError("unreachable")
 
 
+async def answer_of(services: Services, request: Request) -> Answer:
+    """One call that nobody listens to, without a second try. Raises `ModelError`."""
+    stream = services.resolver.model(request.model).stream(request)
+    try:
+        while True:
+            with services.clock.fail_after(services.timing.model_idle):
+                event = await anext(stream)
+            if isinstance(event, Answer):
+                return event
+    except DeadlineExceeded:
+        raise ModelError("timeout", "the model went silent") from None
+    except StopAsyncIteration:
+        raise ModelError("cut", "the model's stream ended early") from None
+    finally:
+        await stream.aclose()  # type: ignore[attr-defined]  # every model streams from an async generator
+
+
 def pause(timing: Timing, attempt: int, retry_after: float | None) -> float:
     """Seconds before the next try: what the provider asked for, else doubling up to the cap."""
     backoff = min(timing.retry_cap, timing.retry_base * 2.0**attempt)
@@ -51,7 +68,7 @@ def pause(timing: Timing, attempt: int, retry_after: float | None) -> float:
 
 
 async def _once(services: Services, request: Request, tally: Tally) -> Answer:
-    tally.partial = ""
+    tally.partial, tally.asked = "", services.clock.wall_ms()
     stream = services.resolver.model(request.model).stream(request)
     try:
         while True:

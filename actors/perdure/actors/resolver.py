@@ -5,6 +5,7 @@ The turn and the compaction worker get the same `Environment`; nobody resolves a
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from perdure.actors.prompting import agent_of, agent_settings, prompt_parts
 from perdure.context import environment
+from perdure.context.cache import LIFE
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
 from perdure.context.limit import history_limit
@@ -29,7 +31,7 @@ from perdure.contracts import ContextEngine, Model, Tool
 from perdure.edges import state as state_folder
 from perdure.edges.models import catalog
 from perdure.edges.settings import Settings
-from perdure.edges.workspace import WorkspaceReader
+from perdure.edges.workspace import Snapshot, WorkspaceReader
 from perdure.errors import ConfigError, PerdureError
 from perdure.records import ModelInfo
 
@@ -60,6 +62,7 @@ class HostResolver:
         self._shown, self._known = shown_workspace, models or {}
         self._models: dict[str, Model] = {}
         self._reader = WorkspaceReader()
+        self._shown_to: OrderedDict[str, Snapshot] = OrderedDict()  # by session key
         self._engine: ContextEngine | None = None
         self.replaced = ""  # in words, where the chosen engine is not the one in use
 
@@ -131,17 +134,26 @@ class HostResolver:
         return self._engine
 
     def environment(
-        self, key: str, model: ModelInfo, thinking: str, *, query: str = "", knowledge: bool = True
+        self,
+        key: str,
+        model: ModelInfo,
+        thinking: str,
+        *,
+        fresh: bool = True,
+        query: str = "",
+        knowledge: bool = True,
     ) -> Environment:
-        """The prompt is built from the workspace as it stands now; a session keeps it until it changes.
+        """The prompt is built from the workspace as it stands now (`fresh`), or as the session knows it.
 
-        `query`: what workspace knowledge is ranked by; `knowledge` false: there is no room for any.
+        What a session was shown is remembered while it sleeps, too: an edited file must not cost its
+        cached prefix. Sessions of one workspace share one object. `query`: what workspace knowledge is
+        ranked by; `knowledge` false: there is no room for any.
         """
         told = self._settings
         window = self._window or told.models.window or model.window
         lines = lines_for(told, window)
         specs = tuple(tool.spec for tool in self._tools.values())
-        snapshot = replace(self._reader.read(self.workspace(key)), root=self.shown_workspace(key))
+        snapshot = replace(self._look(key, fresh), root=self.shown_workspace(key))
         parts = prompt_parts(
             key, snapshot, specs, model, lines, told, thinking, query=query, knowledge=knowledge
         )
@@ -160,7 +172,17 @@ class HostResolver:
             pruning=pruning(told, model),
         )
 
+    def _look(self, key: str, fresh: bool) -> Snapshot:
+        found = None if fresh else self._shown_to.get(key)
+        if found is None:
+            found = self._shown_to[key] = self._reader.read(self.workspace(key))
+        self._shown_to.move_to_end(key)
+        if len(self._shown_to) > REMEMBERED:
+            self._shown_to.popitem(last=False)
+        return found
 
+
+REMEMBERED = 16_384  # sessions whose shown workspace is known: a key and a reference each
 OUTPUT_CAP = 32_000  # tokens of one answer, unless configured: room that the input can't use
 
 
@@ -181,12 +203,12 @@ def lines_for(settings: Settings, window: int) -> Limits:
 
 
 def pruning(settings: Settings, model: ModelInfo) -> PruneSettings | None:
-    """On for models with prompt caching; off is a setting."""
+    """On for models with prompt caching; off is a setting. A cache that lives longer is cold later."""
     told = settings.pruning
     if told.mode == "off" or (told.mode == "auto" and not model.caching):
         return None
     return PruneSettings(
-        ttl=told.ttl_seconds,
+        ttl=max(told.ttl_seconds, LIFE[settings.models.cache if model.caching else "none"]),
         keep_last=told.keep_last_assistants,
         soft_ratio=told.soft_trim_ratio,
         hard_ratio=told.hard_clear_ratio,
@@ -195,6 +217,8 @@ def pruning(settings: Settings, model: ModelInfo) -> PruneSettings | None:
         tail=told.tail_chars,
         hard_clear=told.hard_clear,
         least=told.min_chars,
+        allow=told.allow_tools,
+        deny=told.deny_tools,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
+from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import Blobs, ContextEngine, Model, Tool
 from perdure.edges.log import Log
@@ -26,8 +27,18 @@ class Resolver(Protocol):
     """Answers, from configuration and session, what a session runs with."""
 
     def environment(
-        self, key: str, model: ModelInfo, thinking: str, *, query: str = "", knowledge: bool = True
-    ) -> Environment: ...
+        self,
+        key: str,
+        model: ModelInfo,
+        thinking: str,
+        *,
+        fresh: bool = True,
+        query: str = "",
+        knowledge: bool = True,
+    ) -> Environment:
+        """`fresh` False: by the workspace's files as this session was last shown them, if that is known."""
+        ...
+
     def model_for(self, key: str, ref: str | None) -> ModelInfo:
         """The session's own choice `ref` where it can be had, else the agent's, else the default."""
         ...
@@ -85,4 +96,7 @@ class Services:
     compacts_idle: bool = True
     truncates: bool = True
     truncate_after: int = 2 * 1024 * 1024
+    watches_cache: bool = True
+    keep_alive: int = 0  # refreshes of a cached prefix in one rest, at most; 0: it is let go
+    cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_idle: Callable[[str], None] = lambda key: None

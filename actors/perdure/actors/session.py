@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 
 from perdure.actors import commands
 from perdure.actors.compacting import Compacting
+from perdure.actors.keeping import Keeping
 from perdure.actors.letters import Letters
 from perdure.actors.messages import (
     Abort,
@@ -30,6 +31,8 @@ from perdure.actors.messages import (
     CompactionFailed,
     Deliver,
     Idle,
+    KeepAlive,
+    Kept,
     Mail,
     NextStep,
     Note,
@@ -44,6 +47,7 @@ from perdure.actors.opening import Opening
 from perdure.actors.services import Services
 from perdure.actors.transcript import Transcript
 from perdure.actors.turns import Turns
+from perdure.actors.undoing import undone
 from perdure.actors.view import Ranking, unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
@@ -57,6 +61,10 @@ from perdure.kernel.waiter import Waiter
 from perdure.records import Item
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
+Refresh: TypeAlias = Literal[
+    "woken", "cold", "compaction", "model", "thinking", "settings", "request", "overflow"
+]  # fmt: skip
+"""Why a session's environment was resolved anew."""
 
 
 class Session:
@@ -73,9 +81,11 @@ class Session:
         self.letters = Letters(self)
         self.turns = Turns(self, turn)
         self.compacting = Compacting(self)
+        self.keeping = Keeping(self)
         self.held: Held
         self.transcript: Transcript
         self.environment: Environment
+        self.refreshed = ""  # why the environment was last resolved anew
         self._adopted = Settings()
         self._ranked = Ranking()
         self.opening.begin()
@@ -122,9 +132,16 @@ class Session:
                 if self.state == "idle":
                     self.compacting.consider()
                     self.compacting.rested()
+                    self.keeping.rested()
             case Idle():
-                if self.state == "idle":
+                if self.state == "idle" and self.turns.cold:
                     self.compacting.consider("idle")
+                elif self.state == "idle":  # the cache was kept alive meanwhile
+                    self.compacting.rested()
+            case KeepAlive():
+                self.keeping.due()
+            case Kept():
+                self.keeping.kept(mail)
             case Sleep(done):
                 self._sleep(done)
             case Close():
@@ -156,15 +173,16 @@ class Session:
     def at_ease(self) -> bool:
         """Nothing is under way here, and nothing waits: it may sleep."""
         resting = self.state == "idle" and not self.turns.after_due
-        return resting and not self.transcript.pending and self.compacting.at_rest
+        busy = self.transcript.pending or self.keeping.under_way
+        return resting and not busy and self.compacting.at_rest
 
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
-        t, answered = self.transcript, self.turns.answered
-        other = t.settings != self._adopted  # another program has changed them
-        asked_anew = self._ranked.changes(t.generation, t.items) and self.environment.knowledge_tokens
-        if other or asked_anew:
-            self.adopt(t.settings, t.items)
+        t = self.transcript
+        if t.settings != self._adopted:  # another program has changed them
+            self.adopt(t.settings, "settings")
+        elif self._ranked.changes(t.generation, t.items) and self.environment.knowledge_tokens:
+            self.adopt(t.settings, "request")
         return Snapshot(
             key=self.key,
             session_id=t.session_id,
@@ -177,7 +195,8 @@ class Session:
             unseen=unseen(t.items),
             estimator=self.compacting.estimator,
             running=self.state in ("running", "settling"),
-            cache_age=(self.services.clock.wall_ms() - answered) / 1000 if answered else None,
+            cache_age=self.turns.cache_age,
+            refreshed=self.refreshed,
         )
 
     def submit(self, pool: str, mail: Mail) -> bool:
@@ -201,30 +220,41 @@ class Session:
             self.services.log.warning("worker.full", session=self.key, pool=pool)
         return accepted
 
-    def adopt(self, chosen: Settings, items: Sequence[Item]) -> None:
-        """Run with what the transcript says: model and thinking level, chosen here or by another program."""
+    def adopt(self, chosen: Settings, why: Refresh, items: Sequence[Item] | None = None) -> None:
+        """Run with what the transcript says: model and thinking level, chosen here or by another program.
+
+        The workspace's files are read anew only where that costs no cached prefix, or it is lost anyway.
+        `items`: the view, where there is no transcript yet.
+        """
         resolver = self.services.resolver
         ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
         info = resolver.model_for(self.key, ref)
-        query = self._ranked.by(items)
-        self.environment = resolver.environment(
-            self.key, info, chosen.thinking, query=query, knowledge=not self._ranked.given_up
+        fresh = why in ("cold", "compaction", "model") or self.turns.cold
+        query = self._ranked.by(self.transcript.items if items is None else items)
+        kept = not self._ranked.given_up
+        found = resolver.environment(
+            self.key, info, chosen.thinking, fresh=fresh, query=query, knowledge=kept
         )
         self._adopted = chosen
+        if not hasattr(self, "environment"):
+            self.environment = found
+        elif found != self.environment:
+            self.services.log("context.refreshed", session=self.key, why=why)
+            self.environment, self.refreshed = found, why
 
     def give_up_knowledge(self) -> bool:
         """The last thing to go where a request fits in no other way; whether there was any."""
         had = self.environment.knowledge_tokens
         if had:
             self._ranked.given_up = True
-            self.adopt(self.transcript.settings, self.transcript.items)
+            self.adopt(self.transcript.settings, "overflow")
             self.notice("knowledge", f"left out of the prompt, for want of room: {had:,} tokens")
         return had > 0
 
     def refresh_environment(self) -> None:
         """After a compaction the cache is cold anyway: bootstrap files are read again."""
         self._ranked.given_up = False
-        self.adopt(self.transcript.settings, self.transcript.items)
+        self.adopt(self.transcript.settings, "compaction")
         self.turns.scratch = Scratch()
 
     def notice(self, kind: str, text: str) -> None:
@@ -239,7 +269,8 @@ class Session:
             self._not_woken(error or Closed("the session could not be opened"))
             return
         try:
-            self.adopt(held.opened.settings, held.opened.items)
+            self.turns.woken(held.opened)
+            self.adopt(held.opened.settings, "woken", held.opened.items)
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)
             self._not_woken(failure)
@@ -271,11 +302,25 @@ class Session:
         else:
             self.turns.abort()
 
+    def undo(self, done: Waiter[str]) -> None:
+        """`/undo`: leave the file, take the latest compaction back, and open it as it is then."""
+        if not self.at_ease:
+            done.fail(Busy(f"{self.key}: something is under way: /undo when the agent rests"))
+            return
+        env, estimator = self.environment, self.compacting.estimator
+        self.opening.changing = lambda held, now: undone(held, now, env, estimator)
+        self.opening.asked = done
+        self._leave_file()
+        answered, self.turns = self.turns.answered, Turns(self, self.turns.number)
+        self.turns.answered = answered
+        self.state = "opening"
+        self.opening.begin()
+
     def begin_anew(self) -> None:
         """Leave the file and open the one that follows it."""
         self._leave_file()
         self.letters.refuse(Closed("a new session was begun before this was answered"))
-        self.letters, self.compacting = Letters(self), Compacting(self)
+        self.letters, self.compacting, self.keeping = Letters(self), Compacting(self), Keeping(self)
         self.turns = Turns(self, self.turns.number)
         self.state = "opening"
         self.opening.begin()
@@ -326,6 +371,7 @@ class Session:
     def stop_timers(self) -> None:
         """A turn starts, or the session leaves."""
         self.compacting.stop_timer()
+        self.keeping.stop()
         self.turns.stop_pause()
 
     def abandon(self, error: BaseException) -> None:

@@ -98,8 +98,29 @@ def session_line(session: Session) -> dict[str, Any]:
         "budget": session.compacting.budget,
         "window": session.environment.limits.window,
         "last_compaction": t.compaction,
-        "cache": {"read": session.turns.tally.usage.cache_read, "prompt": session.turns.tally.usage.prompt},
+        "cache": cache_line(session),
         "errors": list(session.turns.tally.errors),
+    }
+
+
+def cache_line(session: Session) -> dict[str, Any]:
+    """What was read of the prompts since the session woke, what broke, what that cost; {} if unwatched."""
+    watch, advice = session.turns.watch, session.keeping.advice
+    if watch is None or advice is None:
+        return {}
+    keeping = session.keeping
+    return {
+        **watch.line(),
+        "keep_alive": {
+            "on": bool(session.services.keep_alive),
+            "refreshes": keeping.total,
+            "cost_usd": round(keeping.cost, 6),
+            "worth_it": advice.keep,
+            "why": advice.reason,
+            "keep_usd": advice.keep_usd,
+            "rewrite_usd": advice.rewrite_usd,
+            "until_seconds": advice.until,
+        },
     }
 
 

@@ -10,10 +10,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from perdure.actors.upkeep import Upkeep
+from perdure.context.changed import subject
 from perdure.context.tokens import Estimator, Measure, with_learned
 from perdure.contracts import Ack, Letter, Receipt
 from perdure.edges.session import lines
 from perdure.edges.session.facts import (
+    NEVER,
     RECENT_IDS,
     Checkpoint,
     Facts,
@@ -122,14 +124,15 @@ class Transcript:
         origin: Origin | None = None,
         decisions: Iterable[Decision] = (),
         evidence: tuple[str, ...] = (),
+        sent: str = "",
         learned: Estimator | None = None,
     ) -> Item:
-        """Append a message entry behind the leaf; `decisions` are what its model call decided, `learned`
-        is what its usage taught.
+        """Append a message entry behind the leaf; `decisions` are what its model call decided, `sent` is
+        the fingerprint of that call's request, `learned` is what its usage taught.
         """
         made = tuple(decisions)
         entry, now = self._new_id(), self._wall_ms()
-        facts = Facts(self.file.epoch, origin, made, evidence, learned)
+        facts = Facts(self.file.epoch, origin, made, evidence, sent, learned)
         self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
         self.decisions.update((d.key, d) for d in made)
         item = Item(entry, message)
@@ -162,9 +165,9 @@ class Transcript:
         self.name = name
 
     def already_resumed(self, entry: str) -> bool:
-        """Whether this ownership took it up before, or three earlier ones died of it."""
+        """Whether this ownership took it up before, three earlier ones died of it, or nobody waits."""
         epochs = [epoch for resumed, epoch in self._resumed if resumed == entry]
-        return self.file.epoch in epochs or len(epochs) >= MOST_RESUMES
+        return bool({self.file.epoch, NEVER} & set(epochs)) or len(epochs) >= MOST_RESUMES
 
     def mark_resumed(self, entry: str) -> None:
         """Note, off the chain, that the interrupted turn behind `entry` is taken up under this epoch."""
@@ -228,11 +231,7 @@ class Transcript:
 
     def _decisions_of(self, kept: list[Item]) -> tuple[Decision, ...]:
         names = {item.entry for item in kept}
-        return tuple(
-            d
-            for k, d in self.decisions.items()
-            if k in names or (k[:5] == "call:" and k.split(":")[1] in names)
-        )
+        return tuple(d for d in self.decisions.values() if subject(d) in names)
 
     def _checkpoint(
         self, leaf: str | None, decisions: tuple[Decision, ...], *, kept: str | None, prev: str | None

@@ -9,29 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from perdure.actors.assembling import assemble
 from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, Snapshot, Tally, TurnOutcome
 from perdure.actors.model_call import call_model
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
+from perdure.context.blame import Made
+from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
 from perdure.context.tokens import Measure
-from perdure.contracts import Assembled, EngineContext, Notice
+from perdure.context.watch import Watch, told
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
-from perdure.kernel.outcome import Failed, trace_of
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Decision, Item, Items, Message, Stop, Text, ToolCall
+from perdure.records import Assistant, Decision, Item, Message, Stop, Text, ToolCall
 
 
 class Turn:
     """One turn of one session. `number` fences its reports: the session refuses an older one's."""
 
     def __init__(
-        self, key: str, number: int, session: Ref, services: Services, tally: Tally, scratch: Scratch
+        self,
+        key: str,
+        number: int,
+        session: Ref,
+        services: Services,
+        tally: Tally,
+        scratch: Scratch,
+        watch: Watch | None,
     ) -> None:
         self.key, self.number, self.session, self.services = key, number, session, services
-        self.tally, self.scratch = tally, scratch
+        self.tally, self.scratch, self.watch = tally, scratch, watch
 
     async def run(self) -> TurnOutcome:
         """Model ↔ tools until the model asks for no tool, fails for good, or the view must shrink."""
@@ -47,13 +56,16 @@ class Turn:
                     window = view.environment.model.window
                     return Overflowed(window, window, "provider", str(error))
                 return await self._give_up(view, str(error))
+            sent = self.watch.prefix.fingerprint if self.watch is not None else ""
             item = await self.append(
                 answer.message,
                 prepared.decisions,
                 request=prepared.size,
                 fixed_tokens=prepared.fixed_tokens,
+                sent=sent,
             )
             self._count(answer.message)
+            self._tell(view, prepared, answer.message)
             calls = tuple(b for b in answer.message.content if isinstance(b, ToolCall))
             if not calls or answer.message.stop == "aborted":
                 return Rested(_text(answer.message), _rest(answer.message.stop))
@@ -70,8 +82,8 @@ class Turn:
     async def _prepare(self, view: Snapshot) -> pipeline.Prepared:
         env = view.environment
         stage = pipeline.history(view.items, env, view.decisions, unseen=view.unseen, scratch=self.scratch)
-        assembled = await self._assemble(view, stage.items)
-        return pipeline.request(
+        assembled = await assemble(self.services, view, stage.items)
+        prepared = pipeline.request(
             stage,
             assembled,
             env,
@@ -82,22 +94,13 @@ class Turn:
             cache_age=view.cache_age,
             scratch=self.scratch,
         )
-
-    async def _assemble(self, view: Snapshot, items: Items) -> Assembled:
-        services, env = self.services, view.environment
-        engine = services.resolver.engine(self.key)
-        context = EngineContext(view.session_id, self.key, view.file, env.limits.total)
-        try:
-            with services.clock.fail_after(services.timing.engine):
-                found = await engine.assemble(context, items)
-            if not isinstance(found, Assembled):
-                raise TypeError(f"assemble returned {type(found).__name__}, not Assembled")
-            return found
-        except Exception as error:
-            name = engine.info.id
-            services.log.error("engine.failed", session=self.key, engine=name, trace=trace_of(Failed(error)))
-            services.events.publish(Notice(self.key, "engine", f"{name} failed, legacy answers: {error}"))
-            return Assembled(items)
+        if self.watch is not None:
+            stages = (("stored", view.items), ("history", stage.items), *prepared.stages)
+            made = Made(
+                stages, prepared.lines, env.system, assembled.addition, prepared.thinking, view.refreshed
+            )
+            self.watch.begin(self.scratch.memo, prepared.body, made, env)
+        return prepared
 
     # --- reports to the session -------------------------------------------------------------------
 
@@ -109,10 +112,13 @@ class Turn:
         request: Measure | None = None,
         fixed_tokens: int = 0,
         evidence: tuple[str, ...] = (),
+        sent: str = "",
     ) -> Item:
         """Hand a message to the session; returns once it is in the file. `request`: what it answers."""
         item = await self._ask(
-            lambda waiter: Append(self.number, message, waiter, decisions, request, fixed_tokens, evidence)
+            lambda waiter: Append(
+                self.number, message, waiter, decisions, request, fixed_tokens, evidence, sent
+            )
         )
         assert isinstance(item, Item)
         self.tally.entries.append(item.entry)
@@ -130,6 +136,18 @@ class Turn:
         self.tally.partial = ""
         if message.usage is not None:
             self.tally.usage = self.tally.usage + message.usage
+
+    def _tell(self, view: Snapshot, prepared: pipeline.Prepared, message: Assistant) -> None:
+        """To the log: what this request shortened for good, and a cache that broke."""
+        log, env = self.services.log, view.environment
+        for event, counts in told_decisions(prepared.lines, prepared.decisions):
+            log(event, session=self.key, turn=self.number, **counts)
+        if self.watch is None:
+            return
+        broke = self.watch.complete(message.usage, env.model, env.retention, self.tally.asked)
+        if broke is not None:
+            level = log.info if broke.declared else log.warning
+            level("cache.break", session=self.key, turn=self.number, **told(broke))
 
     async def _give_up(self, view: Snapshot, why: str) -> Rested:
         info, now = view.environment.model, self.services.clock.wall_ms()

@@ -20,9 +20,11 @@ from perdure.actors.messages import (
     Wake,
 )
 from perdure.actors.turn import Turn
-from perdure.actors.view import at_rest
+from perdure.actors.view import answered_at, at_rest
 from perdure.context.pipeline import Scratch
+from perdure.context.watch import Watch
 from perdure.contracts import Reply, TurnFinished, TurnStarted
+from perdure.edges.session.facts import Opened
 from perdure.errors import Closed, PerdureError, StorageFailed
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.errors import Closed as KernelClosed
@@ -50,7 +52,8 @@ class Turns:
         self.aborted = False  # somebody asked for the running turn's end
         self.tally = Tally()
         self.scratch = Scratch()
-        self.answered = 0  # wall ms of the latest model call's end, for the cache's age
+        self.watch = Watch() if session.services.watches_cache else None
+        self.answered = 0  # wall ms of the latest answer, for the cache's age; 0: none is known
         self.after_due = False  # the hooks of the last turn have not reported yet
         self._pause: Timer | None = None  # turns wait for a disk that takes something again
 
@@ -60,9 +63,18 @@ class Turns:
         """Begin a turn from the transcript as it stands; letters wait in it or in the inbox."""
         session = self.session
         session.stop_timers()
+        if self.answered and self.cold:  # what has changed in the workspace is shown when it costs nothing
+            self._refresh()
         self.tally = Tally()
         session.services.events.publish(TurnStarted(session.key, self.number + 1))
         self.run()
+
+    def _refresh(self) -> None:
+        session = self.session
+        try:
+            session.adopt(session.transcript.settings, "cold")
+        except Exception as error:  # what can't be read now was read before: the turn goes on with that
+            session.services.log.error("context.not_refreshed", session=session.key, error=repr(error))
 
     def run(self) -> None:
         """Run, or go on after the view has shrunk, under a new number."""
@@ -71,7 +83,7 @@ class Turns:
         self.aborted = False
         session.state = "running"
         number, post = self.number, session.ref.post
-        turn = Turn(session.key, number, session.ref, session.services, self.tally, self.scratch)
+        turn = Turn(session.key, number, session.ref, session.services, self.tally, self.scratch, self.watch)
         try:
             self.job = session.services.kernel.start(
                 f"{session.key}#{number}", turn.run, on_end=lambda _job, out: post(TurnEnded(number, out))
@@ -79,6 +91,23 @@ class Turns:
         except KernelClosed:
             session.state = "idle"
             session.letters.refuse(Closed("the host is stopping"))
+
+    def woken(self, opened: Opened) -> None:
+        """What the file tells of the call before: when a model answered, and what it was sent."""
+        self.answered = min(answered_at(opened.items), self.session.services.clock.wall_ms())
+        if self.watch is not None:
+            self.watch.waking(opened.items, opened.sent)
+
+    @property
+    def cache_age(self) -> float | None:
+        """Seconds since a model last read this view; None: never, as far as is known."""
+        return (self.session.services.clock.wall_ms() - self.answered) / 1000 if self.answered else None
+
+    @property
+    def cold(self) -> bool:
+        """Whether nothing is lost by a change at the front of the next request."""
+        age = self.cache_age
+        return age is None or age >= self.session.services.cache_life
 
     @property
     def unfinished(self) -> bool:
@@ -133,7 +162,11 @@ class Turns:
         learned = session.compacting.learned(mail)
         try:
             item = transcript.append(
-                mail.message, decisions=mail.decisions, evidence=mail.evidence, learned=learned
+                mail.message,
+                decisions=mail.decisions,
+                evidence=mail.evidence,
+                sent=mail.sent,
+                learned=learned,
             )
         except PerdureError as error:
             session.not_written(error)

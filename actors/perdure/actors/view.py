@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.context.knowledge import query_of
-from perdure.records import Assistant, Item, ToolResult, User
+from perdure.records import Assistant, Item, Summary, ToolResult, User
 
 
 def at_rest(last: Item) -> bool:
@@ -26,6 +26,19 @@ def unseen(items: Sequence[Item]) -> frozenset[str]:
         if isinstance(message, ToolResult):
             fresh.append(item.entry)
     return frozenset(fresh)
+
+
+def answered_at(items: Sequence[Item]) -> int:
+    """When a model last read this view, in wall ms by its answer; 0 where none is known to have.
+
+    Where a summary stands for all answers, it was written later than they were: the cache is taken to be
+    warm for longer than it is, never for less.
+    """
+    for item in reversed(items):
+        message = item.message
+        if isinstance(message, Assistant) and message.stop not in ("error", "aborted"):
+            return message.timestamp
+    return next((item.message.timestamp for item in items if isinstance(item.message, Summary)), 0)
 
 
 class Ranking:

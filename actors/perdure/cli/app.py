@@ -41,12 +41,14 @@ app = App(
     version=version,
     version_flags=["--version"],
     help_format="plaintext",
-    group_commands=Group("Options", sort_key=2),
+    group_commands=Group("Options", sort_key=3),
 )
-_HOSTING, _LOOKING = Group("Run", sort_key=0), Group("Look (changes nothing)", sort_key=1)
+_HOSTING, _CHANGING = Group("Run", sort_key=0), Group("Change one session", sort_key=1)
+_LOOKING = Group("Look (changes nothing)", sort_key=2)
+_LISTED, _BRANCHES = Group("Look (changes nothing)", sort_key=0), Group("Change one session", sort_key=1)
 sessions = App(
     name="sessions",
-    help="List and show sessions.",
+    help="List and show sessions; go back in them, name and fork them.",
     version_flags=(),
     group=_LOOKING,
     group_commands="Commands",
@@ -147,6 +149,82 @@ def import_(
     return run(file, out=out, window=window, force=force, as_json=json)
 
 
+Key = Annotated[str, Parameter(help="The session's key.")]
+Entry = Annotated[str, Parameter(help="An entry: its id, the beginning of it, or a label.")]
+
+
+@app.command(group=_CHANGING)
+def compact(
+    key: Key,
+    /,
+    *,
+    preview: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Show what would be covered and kept, and the summary; store nothing. Costs model calls.",
+            show_default=False,
+        ),
+    ] = False,
+    focus: Annotated[str, Parameter(help="What the summary should look at above all.")] = "",
+    model: Model = None,
+    window: Window = None,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Summarise the older part of a session now.
+
+    Exit code: 0 done (or previewed), 1 not done: the reason is told.
+    """
+    from perdure.cli.compacting import run
+
+    return run(
+        key, preview=preview, focus=focus, model=model, window=window, state=state, as_json=json
+    )  # fmt: skip
+
+
+@app.command(group=_CHANGING)
+def undo(key: Key, /, *, model: Model = None, state: State = None, json: Json = False) -> int:
+    """Take a session's latest compaction back; what was said since is kept.
+
+    Exit code: 0 done, 1 not done: there is none, or the result can't fit the window.
+    """
+    from perdure.cli.shrinking import run_undo
+
+    return run_undo(key, model=model, state=state, as_json=json)
+
+
+@app.command(group=_CHANGING)
+def truncate(
+    key: Key,
+    /,
+    *,
+    dry_run: Annotated[
+        bool,
+        Parameter(
+            name="--dry-run", negative="", help="Say what would be done, change nothing.", show_default=False
+        ),
+    ] = False,
+    discard_segments: Annotated[
+        bool,
+        Parameter(
+            name="--discard-segments",
+            negative="",
+            help="Move nothing; delete what earlier truncations moved out, for good.",
+            show_default=False,
+        ),
+    ] = False,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Move what compactions cover out of a session's file into a segment beside it. No view changes."""
+    from perdure.cli.shrinking import run_truncate
+
+    return run_truncate(
+        key, dry_run=dry_run, discard_segments=discard_segments, state=state, as_json=json
+    )  # fmt: skip
+
+
 @app.command(group=_LOOKING)
 def context(
     target: Annotated[str, Parameter(help="A session's key, or a session file of any origin.")],
@@ -212,7 +290,7 @@ def status(
     return run(state=state, deep=deep, as_json=json)
 
 
-@sessions.command(name="list")
+@sessions.command(name="list", group=_LISTED)
 def sessions_list(*, state: State = None, json: Json = False) -> int:
     """List the sessions of a state folder, the latest first."""
     from perdure.cli.sessions import run_list
@@ -220,7 +298,7 @@ def sessions_list(*, state: State = None, json: Json = False) -> int:
     return run_list(state=state, as_json=json)
 
 
-@sessions.command(name="show")
+@sessions.command(name="show", group=_LISTED)
 def sessions_show(
     target: Annotated[str, Parameter(help="A session's key, or a session file of any origin.")],
     /,
@@ -232,6 +310,77 @@ def sessions_show(
     from perdure.cli.sessions import run_show
 
     return run_show(target, state=state, as_json=json)
+
+
+@sessions.command(name="tree", group=_LISTED)
+def sessions_tree(
+    target: Annotated[str, Parameter(help="A session's key, or a session file of any origin.")],
+    /,
+    *,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Show every branch of a session: where it forks, what is labelled, where it stands."""
+    from perdure.cli.tree import run
+
+    return run(target, state=state, as_json=json)
+
+
+@sessions.command(name="switch", group=_BRANCHES)
+def sessions_switch(key: Key, entry: Entry, /, *, state: State = None, json: Json = False) -> int:
+    """Go on behind another entry. Nothing is deleted; entries in segments come back."""
+    from perdure.cli.branches import run_switch
+
+    return run_switch(key, entry, state=state, as_json=json)
+
+
+@sessions.command(name="label", group=_BRANCHES)
+def sessions_label(
+    key: Key,
+    entry: Entry,
+    text: Annotated[str, Parameter(help="The label; an empty one takes it away.")],
+    /,
+    *,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Name an entry, to find it again and to keep it from being moved out."""
+    from perdure.cli.branches import run_label
+
+    return run_label(key, entry, text, state=state, as_json=json)
+
+
+@sessions.command(name="rename", group=_BRANCHES)
+def sessions_rename(
+    key: Key,
+    name: Annotated[str, Parameter(help="The name.")],
+    /,
+    *,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Name a session. Its key stays."""
+    from perdure.cli.branches import run_rename
+
+    return run_rename(key, name, state=state, as_json=json)
+
+
+@sessions.command(name="fork", group=_BRANCHES)
+def sessions_fork(
+    key: Key,
+    entry: Annotated[
+        str | None, Parameter(help="Up to this entry: an id, the beginning of it, or a label (default: all).")
+    ] = None,
+    /,
+    *,
+    new_key: Annotated[str, Parameter(name="--as", help="The new session's key.")],
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Make a new session of a session's history. The old one stays as it is."""
+    from perdure.cli.branches import run_fork
+
+    return run_fork(key, entry, new_key=new_key, state=state, as_json=json)
 
 
 @config.command(name="check")

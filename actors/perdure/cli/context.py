@@ -9,6 +9,8 @@ from perdure.cli.covered import covered
 from perdure.cli.output import emit, fail, patience, say, table
 from perdure.cli.resolving import model_info, resolve, window_of
 from perdure.cli.target import Target, find
+from perdure.cli.why import explain
+from perdure.cli.why import show as show_entry
 from perdure.context import pipeline
 from perdure.context.budget import INJECTION_ORDER, SACRIFICE_ORDER, Budget, Source, measure_budget
 from perdure.context.changed import Changed, as_decisions
@@ -53,9 +55,7 @@ def run(
     settings = load(state=state_folder.state_folder(state).root)
     report = inspect(found, settings, window=window, model=model, message=message, state=state)
     if why is not None:
-        report["ledger"] = [line for line in report["ledger"] if why and line["entry"] == why]
-        if not report["ledger"]:
-            fail(_absent(found, why))
+        report["ledger"], report["why"] = explain(found.path, report["ledger"], why)
     if as_json:
         emit(report)
     else:
@@ -202,15 +202,6 @@ def _line(line: LedgerLine) -> dict[str, Any]:
     }
 
 
-def _absent(target: Target, why: str) -> str:
-    """Why there is nothing to say about an entry."""
-    from perdure.edges.session.load import load as load_file
-
-    if load_file(target.path).node(why) is not None:
-        return f"{why}: this entry stands on another branch of the file, or beside it; no request shows it"
-    return f"{why}: no entry of that id is in {target.path}"
-
-
 # --- overflow -------------------------------------------------------------------------------------
 
 
@@ -249,6 +240,8 @@ def show(report: Report, why: str | None) -> None:
     say("  ".join(_share(budget, source, report["window"]) for source in INJECTION_ORDER))
     say(f"lines: compaction at {report['threshold']:,}, none over {budget.limit:,}; {SACRIFICE}")
     _show_ledger(report["ledger"], why)
+    if why is not None:
+        show_entry(report["why"])
     for problem in report["problems"]:
         say(f"{problem['kind']}: {problem['detail']}")
 

@@ -22,7 +22,7 @@ from perdure.host import Host, Sent
 from perdure.records import Block
 
 HELP = (
-    "/help, /status, /compact [focus], /model [ref], /think [level], /name TEXT, /new, /abort; "
+    "/help, /status, /compact [focus], /undo, /model [ref], /think [level], /name TEXT, /new, /abort; "
     "Ctrl-C stops an answer; /quit or Ctrl-D ends."
 )
 UNSENT = "what was attached was not sent"
@@ -125,7 +125,7 @@ class Conversation:
     async def _act(self, name: str, line: str, group: TaskGroup) -> None:
         if name == "help":
             self._screen.line(HELP)
-        elif name == "compact":  # takes as long as a model does: the next line is read meanwhile
+        elif name in ("compact", "undo"):  # takes as long as a model does: the next line is read meanwhile
             self._commands += 1
             group.start_soon(self._command, line)
         elif name:

@@ -5,9 +5,7 @@ Heads only. Small files are read whole, exactly; of gigantic ones only the newes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from perdure.context.dag import COMPACTION, Node, kept_range
+from perdure.context.dag import Node, cover, kept_range
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import File, reading
 from perdure.edges.session.heads import heads
@@ -18,7 +16,6 @@ from perdure.records import LedgerLine
 MOST_LISTED = 10_000
 SMALL_FILE = 64 * 1024 * 1024  # read whole in about two seconds
 MOST_READ = 64 * 1024 * 1024  # of a larger one, so many bytes before the view
-SPEAKING = frozenset({"message", "custom_message", "branch_summary", COMPACTION})
 
 
 def covered(opened: Opened) -> tuple[list[LedgerLine], int | None]:
@@ -39,22 +36,6 @@ def covered(opened: Opened) -> tuple[list[LedgerLine], int | None]:
     shown = lines[-MOST_LISTED:]
     rest = f"{len(lines) - len(shown):,} older entries" if whole else "older entries (not read)"
     return [LedgerLine("", "covered", f"compaction: {rest} are covered too"), *shown], total
-
-
-def cover(branch: Sequence[Node]) -> list[str]:
-    """For each entry of a branch (root first) the id of the first compaction that covers it, else ""."""
-    place = {node.id: at for at, node in enumerate(branch)}
-    by = [""] * len(branch)
-    done = 0
-    for at, node in enumerate(branch):
-        if node.type != COMPACTION:
-            continue
-        kept = place.get(node.kept, at)
-        for n in range(done, min(kept, at)):
-            if branch[n].type in SPEAKING:
-                by[n] = node.id
-        done = max(done, min(kept, at))
-    return by
 
 
 def _line(entry: str, by: str, latest: str) -> LedgerLine:

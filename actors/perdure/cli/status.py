@@ -5,6 +5,7 @@ Seen from beside: what only the host knows (its queues, lag, calls) is null or e
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,8 @@ def look(folder: StateFolder, settings: Settings, *, deep: bool = False) -> Repo
         "totals": {"sessions": len(rows), "bytes": sum(row.size for row in rows)},
     }
     if deep:
-        report["sessions"] = [_session(row, row.path in awake, settings, folder) for row in rows]
+        broken = breaks(folder.log)
+        report["sessions"] = [_session(row, row.path in awake, settings, folder, broken) for row in rows]
     return report
 
 
@@ -81,7 +83,9 @@ def _host(holder: looking.Holder | None, sessions: int, awake: int) -> Report:
 # --- deep -----------------------------------------------------------------------------------------
 
 
-def _session(row: looking.Row, awake: bool, settings: Settings, folder: StateFolder) -> Report:
+def _session(
+    row: looking.Row, awake: bool, settings: Settings, folder: StateFolder, broken: dict[str, Report]
+) -> Report:
     line: Report = {"key": row.key, "file": row.path, "state": "awake" if awake else "asleep"}
     window = None
     try:
@@ -105,7 +109,7 @@ def _session(row: looking.Row, awake: bool, settings: Settings, folder: StateFol
         "budget": budget,
         "window": window,
         "last_compaction": opened.compaction,
-        "cache": _cache(opened),
+        "cache": _cache(opened, broken.get(row.key or "")),
         "errors": list(_errors(opened))[-MOST_ERRORS:],
     }
 
@@ -128,11 +132,49 @@ def _model(opened: Opened) -> str | None:
         return None
 
 
-def _cache(opened: Opened) -> Report:
-    """Tokens of the prompts whose answers are in view, and how many of them came from the cache."""
+def _cache(opened: Opened, broken: Report | None) -> Report:
+    """Tokens of the prompts whose answers are in view, and how many of them came from the cache.
+
+    The breaks are those that the runtime log still tells of; a host that logs nothing leaves none.
+    """
     answers = (item.message for item in opened.items if isinstance(item.message, Assistant))
     usage = sum((answer.usage for answer in answers if answer.usage is not None), Usage())
-    return {"read": usage.cache_read, "prompt": usage.prompt}
+    share = round(usage.cache_read / usage.prompt, 4) if usage.prompt else None
+    none = {"breaks": {}, "lost_tokens": 0, "lost_usd": 0.0, "last_break": None}
+    return {"read": usage.cache_read, "prompt": usage.prompt, "share": share} | (broken or none)
+
+
+def breaks(log: Path) -> dict[str, Report]:
+    """What the current runtime log tells of broken caches, by session key: causes, tokens and USD lost."""
+    found: dict[str, Report] = {}
+    try:
+        with open(log, "rb") as lines:
+            for line in lines:
+                if b'"cache.break"' in line:
+                    _count_break(found, line)
+    except OSError:
+        pass  # no host has logged anything here
+    return found
+
+
+def _count_break(found: dict[str, Report], line: bytes) -> None:
+    try:
+        told = json.loads(line)
+        if told["event"] != "cache.break":
+            return
+        key, cause, lost, cost = str(told["session"]), str(told["cause"]), int(told["lost"]), told["cost_usd"]
+        at = {
+            name: told[name]
+            for name in ("ts", "cause", "rule", "declared", "lost", "cost_usd", "entry", "byte")
+        }
+        cost = float(cost)
+    except (ValueError, KeyError, TypeError):  # a line that a full disk cut off
+        return
+    seen = found.setdefault(key, {"breaks": {}, "lost_tokens": 0, "lost_usd": 0.0, "last_break": None})
+    seen["breaks"][cause] = seen["breaks"].get(cause, 0) + 1
+    seen["lost_tokens"] += lost
+    seen["lost_usd"] = round(seen["lost_usd"] + cost, 6)
+    seen["last_break"] = at
 
 
 def _errors(opened: Opened) -> Iterator[str]:
@@ -151,8 +193,8 @@ def show(folder: StateFolder, report: Report) -> None:
     say(f"{totals['sessions']:,} sessions, {size(totals['bytes'])}, {host['awake']:,} awake")
     if "sessions" not in report or not report["sessions"]:
         return
-    heads = ("session", "state", "entries", "request", *SOURCES, "window", "compacted", "errors")
-    rows: list[tuple[str, ...]] = [heads]
+    heads = ("session", "state", "entries", "request", *SOURCES, "window", "cached", "breaks", "compacted")
+    rows: list[tuple[str, ...]] = [(*heads, "errors")]
     for line in report["sessions"]:
         entries, view, window = (
             f"{line[name]:,}" if line[name] is not None else "-"
@@ -162,8 +204,11 @@ def show(folder: StateFolder, report: Report) -> None:
         last = line["last_compaction"] or "-"
         errors = line["errors"][-1] if line["errors"] else ""
         name = line["key"] or line["file"]
-        rows.append((name, line["state"], entries, view, *shares, window, last, errors))
-    say(table(rows, frozenset({2, 3, 4, 5, 6, 7, 8})))
+        share, broke = line["cache"].get("share"), line["cache"].get("breaks") or {}
+        cached = f"{100 * share:.0f} %" if share is not None else "-"
+        causes = ", ".join(f"{count} {cause}" for cause, count in broke.items()) or "-"
+        rows.append((name, line["state"], entries, view, *shares, window, cached, causes, last, errors))
+    say(table(rows, frozenset({2, 3, 4, 5, 6, 7, 8, 9})))
 
 
 def _holder_line(host: Report) -> str:

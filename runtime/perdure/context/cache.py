@@ -6,10 +6,9 @@ messages. They move with the conversation and never stand on thinking or on empt
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -19,12 +18,17 @@ from perdure.records import ModelInfo, Record
 
 Retention: TypeAlias = Literal["none", "short", "long"]
 
+LIFE: dict[Retention, float] = {"none": 0.0, "short": 300.0, "long": 3600.0}
+"""Seconds that a cached prefix lives after its last use."""
+
 MAX_MARKS = 4
 SPACING = 15  # blocks: the provider looks back 20 from a mark, so an older write is always in sight
 MAX_STABLE_CACHE_READ_RATIO = 0.95
 MIN_CACHE_BREAK_TOKEN_DROP = 1000
 
-_MARK = re.compile(rb',"cache_control":\{"type":"ephemeral"(?:,"ttl":"(?:5m|1h)")?\}')
+READ_PRICE = 0.1
+WRITE_PRICE: dict[Retention, float] = {"none": 1.0, "short": 1.25, "long": 2.0}
+"""What a cached token costs to read and to write, as a multiple of the price of input."""
 
 
 # --- marks ----------------------------------------------------------------------------------------
@@ -163,7 +167,7 @@ class Break(Record):
 
 
 class Observation(Record):
-    """What one session remembers between calls."""
+    """What one session remembers between calls; `read` is what the next one should find in the cache."""
 
     snapshot: Snapshot | None = None
     read: int | None = None
@@ -171,87 +175,29 @@ class Observation(Record):
 
     def begin(self, now: Snapshot) -> Observation:
         """A call starts. Changes of a call that never completed are not forgotten."""
+        if now is self.snapshot:
+            return self
         new = differences(self.snapshot, now) if self.snapshot is not None else ()
         codes = {change.code for change in new}
         kept = tuple(change for change in self.pending if change.code not in codes)
         return Observation(now, self.read, kept + new)
 
-    def complete(self, read: int | None) -> tuple[Observation, Break | None]:
-        """A call ended with `read` tokens from the cache (None: unknown); a break if it dropped."""
+    def complete(self, read: int | None, written: int = 0) -> tuple[Observation, Break | None]:
+        """A call ended with `read` tokens from the cache (None: unknown); a break if it dropped.
+
+        What the call wrote can be read by the next one, so that counts as well: a first call that only
+        wrote is followed by one that reads, or the cache broke.
+        """
         if self.snapshot is None:
             return self, None
         if read is None:
             return Observation(self.snapshot, self.read), None
         broke = self.read is not None and is_break(self.read, read)
         found = Break(self.read or 0, read, self.pending) if broke else None
-        return Observation(self.snapshot, read), found
+        return Observation(self.snapshot, read + written), found
 
 
 def is_break(previous: int, read: int) -> bool:
     """The seed's test: below 95 % of the last read, and by 1,000 tokens or more."""
     dropped = previous - read
     return read < previous * MAX_STABLE_CACHE_READ_RATIO and dropped >= MIN_CACHE_BREAK_TOKEN_DROP
-
-
-# --- where two requests part ------------------------------------------------------------------------
-
-
-class Parting(Record):
-    """Where the second of two bodies first differs, marks aside.
-
-    `byte` counts in the first body without marks; `part` is model, tools, system, messages or
-    settings; `index` and `block` say which one of the part.
-    """
-
-    byte: int
-    part: str
-    index: int = -1
-    block: int = -1
-
-
-def parting(before: bytes, after: bytes) -> Parting | None:
-    """The first difference of two request bodies that would lose cached tokens; None if `after`
-    only continues `before` (more messages, moved marks) or is equal.
-    """
-    a, b = _MARK.sub(b"", before), _MARK.sub(b"", after)
-    one, two = msgspec.json.decode(a), msgspec.json.decode(b)
-    if one.get("model") != two.get("model"):
-        return Parting(first_byte(a, b), "model")
-    for part in ("tools", "system"):
-        at = _first_item(one.get(part) or [], two.get(part) or [], whole=True)
-        if at is not None:
-            return Parting(first_byte(a, b), part, at)
-    if any(one.get(key) != two.get(key) for key in ("thinking", "tool_choice")):
-        return Parting(first_byte(a, b), "settings")
-    return _in_messages(one["messages"], two["messages"], first_byte(a, b))
-
-
-def first_byte(a: bytes, b: bytes) -> int:
-    """Index of the first byte in which two texts differ; the shorter length if one begins the other."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _in_messages(one: list[Any], two: list[Any], byte: int) -> Parting | None:
-    at = _first_item(one, two, whole=False)
-    if at is None:
-        return None
-    if at >= len(two) or one[at]["role"] != two[at]["role"]:
-        return Parting(byte, "messages", at)
-    block = _first_item(one[at]["content"], two[at]["content"], whole=at < len(one) - 1)
-    return None if block is None else Parting(byte, "messages", at, block)
-
-
-def _first_item(one: list[Any], two: list[Any], *, whole: bool) -> int | None:
-    for n, (x, y) in enumerate(zip(one, two, strict=False)):
-        if x != y:
-            return n
-    if len(two) < len(one) or (whole and len(one) != len(two)):
-        return min(len(one), len(two))
-    return None

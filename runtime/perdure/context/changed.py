@@ -63,3 +63,11 @@ def common(a: Items, b: Items) -> int:
         else:
             high = middle
     return low
+
+
+def subject(decision: Decision) -> str:
+    """The entry a decision is about, whatever form its key has (see `Decision`; `id:<entry>:<n>`, too)."""
+    if decision.key == "limit":
+        return decision.value
+    kind, colon, rest = decision.key.partition(":")
+    return rest.rpartition(":")[0] if colon and kind in ("call", "id") else decision.key

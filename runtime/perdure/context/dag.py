@@ -13,6 +13,7 @@ from perdure.records import Record
 
 OWN: Final = "perdure."  # custom types of ours; they stand off the chain
 COMPACTION: Final = "compaction"
+_COVERABLE: Final = frozenset({"message", "custom_message", "branch_summary", COMPACTION})
 
 
 class Node(Record):
@@ -176,3 +177,19 @@ def kept_range(path: Sequence[Node]) -> tuple[int | None, int]:
     if not kept or kept == path[at].id:
         return at, at
     return at, next((n for n in range(at) if path[n].id == kept), at)
+
+
+def cover(branch: Sequence[Node]) -> list[str]:
+    """For each entry of a branch (root first) the id of the first compaction that covers it, else ""."""
+    place = {node.id: at for at, node in enumerate(branch)}
+    by = [""] * len(branch)
+    done = 0
+    for at, node in enumerate(branch):
+        if node.type != COMPACTION:
+            continue
+        kept = place.get(node.kept, at)
+        for n in range(done, min(kept, at)):
+            if branch[n].type in _COVERABLE:
+                by[n] = node.id
+        done = max(done, min(kept, at))
+    return by

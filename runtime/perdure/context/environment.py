@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.context.cache import Retention
 from perdure.context.numbers import Limits
 from perdure.context.policy import TranscriptPolicy, policy_for
+from perdure.context.prompt import tools_in_order
 from perdure.context.prune import PruneSettings
 from perdure.context.tokens import Estimator
 from perdure.records import ModelInfo, Record, ToolSpec
@@ -48,8 +49,12 @@ def resolve(
     output_cap: int = 32_000,
     pruning: PruneSettings | None = None,
 ) -> Environment:
-    """Everything that follows from a model, a prompt and tools, computed once."""
-    estimator = Estimator()
+    """Everything that follows from a model, a prompt and tools, computed once.
+
+    Tools go out in one order, whatever the order of registration or of a server's reconnection: they
+    stand first in the provider's cache, so that a moved one would cost everything behind it.
+    """
+    estimator, tools = Estimator(), tools_in_order(tools)
     schemas = sum(estimator.text(f"{t.name}{t.description}{t.schema.decode()}") for t in tools)
     prompt = estimator.text(system)
     known = estimator.text(knowledge) if knowledge else 0

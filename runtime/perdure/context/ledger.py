@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
+from perdure.context.results import is_blank, placeholder
 from perdure.context.tokens import Estimator
-from perdure.records import Assistant, Items, LedgerLine, ToolResult
+from perdure.records import Assistant, Decision, Items, LedgerLine, ToolResult
 
 _WEIGHT = {
     "in": 0,
@@ -57,3 +60,30 @@ def _sized(lines: list[LedgerLine], items: Items, estimator: Estimator) -> Itera
     for line in lines:
         waiting = sizes.get(line.entry)
         yield replace(line, tokens=waiting.pop(0)) if line.entry and waiting else line
+
+
+def told_decisions(
+    lines: tuple[LedgerLine, ...], decisions: tuple[Decision, ...]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What one request did to tool results for the first time, as events for the log: pruning and guard.
+
+    One event each, with counts by rule and the first entries. Where results were blanked the event holds
+    the text that stands for them: people count those lines.
+    """
+    forms = {decision.key: decision for decision in decisions}
+    if not decisions:
+        return
+    for event, step in (("context.pruned", "prune."), ("context.shortened", "guard.")):
+        new = [line for line in lines if line.entry in forms and line.rule.startswith(step)]
+        new = [line for line in new if not line.rule.endswith("replayed")]
+        if not new:
+            continue
+        rules = dict(sorted(Counter(line.rule for line in new).items()))
+        told: dict[str, Any] = {"results": len(new), "rules": rules}
+        blanked = [forms[line.entry] for line in new if is_blank(forms[line.entry])]
+        if blanked:
+            told |= {"blanked": len(blanked), "placeholder": placeholder(blanked[0])}
+        yield event, told | {"entries": [line.entry for line in new[:TOLD]]}
+
+
+TOLD = 10  # entries that an event names

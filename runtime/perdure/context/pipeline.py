@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from perdure.context.blame import Stage
 from perdure.context.boundary import insert_after_boundary
 from perdure.context.changed import Changed, Decisions
 from perdure.context.environment import Environment
@@ -62,6 +63,7 @@ class Prepared(Record):
 
     `tokens` is the size that the lines were held against, `forecast` the likeliest one. `size` (the
     messages) and `fixed_tokens` are what its real usage will be compared with.
+    `stages` name each step from the engine on, with what it made.
     """
 
     body: bytes
@@ -72,6 +74,8 @@ class Prepared(Record):
     items: Items
     lines: tuple[LedgerLine, ...]
     decisions: tuple[Decision, ...]
+    stages: tuple[Stage, ...] = ()
+    thinking: str = "off"
 
 
 def history(
@@ -127,10 +131,15 @@ def request(
         env, decided, unseen, estimator, env.fixed_tokens + addition, cache_age, scratch.gauge
     )
     done = Changed(assembled.messages, stage.lines, stage.decisions, stage.thinking)
+    stages: list[Stage] = [("engine", done.items)]
     for hook in hooks:
         done = done.then(bound(hook, context))
+        stages.append(
+            (_STEPS.get(hook) or f"hook {getattr(hook, '__qualname__', type(hook).__name__)}", done.items)
+        )
     if done.items is stage.items and env.history_limit is None:  # nobody touched what is sealed already
-        return _sealed(done.then(ends), assembled, context, scratch.memo)
+        done = done.then(ends)
+        return _sealed(done, assembled, context, scratch.memo, (*stages, ("seal", done.items)))
     thinking = env.thinking if done.thinking else "off"
     done = done.then(
         lambda now: seal(
@@ -143,7 +152,7 @@ def request(
             settled=scratch.sealed,
         )
     )
-    return _sealed(done, assembled, context, scratch.memo)
+    return _sealed(done, assembled, context, scratch.memo, (*stages, ("seal", done.items)))
 
 
 def pruning(items: Items, context: HookContext) -> Changed:
@@ -173,6 +182,7 @@ def guarding(items: Items, context: HookContext) -> Changed:
 
 
 HOOKS: tuple[TransformContext, ...] = (pruning, guarding)
+_STEPS: dict[TransformContext, str] = {pruning: "prune", guarding: "guard"}
 
 
 def bound(hook: TransformContext, context: HookContext) -> Callable[[Items], Changed]:
@@ -180,11 +190,14 @@ def bound(hook: TransformContext, context: HookContext) -> Callable[[Items], Cha
     return lambda items: hook(items, context)
 
 
-def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Memo) -> Prepared:
+def _sealed(
+    done: Changed, assembled: Assembled, context: HookContext, memo: Memo, stages: tuple[Stage, ...]
+) -> Prepared:
     env, estimator, fixed = context.environment, context.estimator, context.fixed_tokens
     size = context.gauge.total("seal", done.items)
     tokens = estimator.whole(size, fixed)
     careful = tokens if estimator.samples else estimator.upper(size, fixed)
+    thinking = env.thinking if done.thinking else "off"
     body = render(
         done.items,
         system=insert_after_boundary(env.system, assembled.addition),
@@ -192,7 +205,7 @@ def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Mem
         model=env.model,
         policy=env.policy,
         max_tokens=max(1, min(env.output_cap, env.limits.window - careful)),
-        thinking_level=env.thinking if done.thinking else "off",
+        thinking_level=thinking,
         retention=env.retention,
         session=env.session,
         memo=memo,
@@ -206,4 +219,6 @@ def _sealed(done: Changed, assembled: Assembled, context: HookContext, memo: Mem
         items=done.items,
         lines=done.lines,
         decisions=tuple(d for d in done.decisions if context.decided.get(d.key) != d),
+        stages=stages,
+        thinking=thinking,
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from perdure.context import numbers
 from perdure.context.changed import Changed
 from perdure.context.graphemes import cut_after, cut_before
-from perdure.context.results import NO_IMAGES, images_of, render, text_of
+from perdure.context.results import NO_IMAGES, images_of, is_blank, render, text_of
 from perdure.context.sizes import Sizes
 from perdure.context.tokens import Gauge
 from perdure.records import Assistant, Decision, Items, LedgerLine, Record, ToolResult, User
@@ -98,15 +98,8 @@ def _old(
         if isinstance(message := items[at].message, ToolResult)
         and settings.prunable(message.tool)
         and items[at].entry not in unseen
-        and not _blank(decided.get(items[at].entry))
+        and not ((known := decided.get(items[at].entry)) and is_blank(known))
     ]
-
-
-def _blank(decision: Decision | None) -> bool:
-    """Whether there is nothing left to take."""
-    return decision is not None and (
-        decision.form == "placeholder" or (decision.form == "pruned" and not decision.head)
-    )
 
 
 class _Desk:

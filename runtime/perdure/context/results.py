@@ -7,7 +7,7 @@ Images are never left out silently: a line tells how many, and how to see them.
 from __future__ import annotations
 
 from perdure.context.numbers import CLEARED_PLACEHOLDER, COMPACTED_PLACEHOLDER
-from perdure.context.shorten import shorten
+from perdure.context.shorten import parts, shorten
 from perdure.records import Block, Decision, Image, Text, ToolResult
 
 NO_IMAGES = "no images"
@@ -32,6 +32,11 @@ def image_notice(images: tuple[Image, ...], ref: str) -> str:
     return f"[{len(images)} image{'s' if len(images) > 1 else ''} left out ({kinds}){how}]"
 
 
+def is_blank(decision: Decision) -> bool:
+    """Whether nothing is left of a result but the text that stands for it."""
+    return decision.form == "placeholder" or (decision.form == "pruned" and not decision.head)
+
+
 def placeholder(decision: Decision) -> str:
     """The literal that stands for a blanked result."""
     return CLEARED_PLACEHOLDER if decision.form == "pruned" else COMPACTED_PLACEHOLDER
@@ -40,14 +45,21 @@ def placeholder(decision: Decision) -> str:
 def render(result: ToolResult, decision: Decision) -> ToolResult:
     """The result as this decision has it sent. Details are dropped: they never reach a model."""
     images = images_of(result)
-    if decision.form == "placeholder" or (decision.form == "pruned" and not decision.head):
-        lines = [placeholder(decision), image_notice(images, decision.key)]
-        return _with(result, (Text("\n".join(filter(None, lines))),))
+    if is_blank(decision):
+        return _with(result, (Text("\n".join([placeholder(decision), *_way_back(result, decision.key)])),))
     text = shorten(text_of(result), decision.head, decision.tail, decision.key)
     if decision.value == NO_IMAGES and images:
         return _with(result, (Text("\n".join(filter(None, [text, image_notice(images, decision.key)]))),))
     first: tuple[Block, ...] = (Text(text),) if text else ()
     return _with(result, first + images)
+
+
+def _way_back(result: ToolResult, ref: str) -> list[str]:
+    """How to read a blanked result again: by the reference of an older notice, else by its entry."""
+    images, text = images_of(result), text_of(result)
+    where = parts(text).ref or ("" if images and not text else ref)
+    lines = (image_notice(images, ref), f"[`recall {where}` reads it]" if where else "")
+    return [line for line in lines if line]
 
 
 def _with(result: ToolResult, content: tuple[Block, ...]) -> ToolResult:

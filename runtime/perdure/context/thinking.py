@@ -99,14 +99,16 @@ def parameter(model: ModelInfo, level: str, max_tokens: int) -> dict[str, Any]:
     """The parts of a request body that ask for thinking; empty where none is asked for or possible.
 
     `level`: off, minimal, low, medium, high or xhigh. A budget is at least 1,024 tokens and leaves
-    room for the answer.
+    room for the answer; where that shrinks it falls in steps, for each change costs the cached messages.
     """
     if not asked(model, level):
         return {}
     if model.thinking == "adaptive":
         effort = {"minimal": "low", "xhigh": "high"}.get(level, level)
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
-    budget = max(MIN_BUDGET, min(BUDGETS[level], max_tokens // 2))
+    budget = max(
+        step for step in BUDGETS.values() if step <= max(MIN_BUDGET, min(BUDGETS[level], max_tokens // 2))
+    )
     if budget >= max_tokens:
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}

@@ -17,6 +17,8 @@ from perdure.context.dag import COMPACTION, Bridges, Graph, Node, View
 from perdure.records import Record
 
 CHECKPOINT = "perdure.checkpoint"
+RECORDS = frozenset({"perdure.segment", "perdure.restored", "perdure.discarded"})
+"""What tells of earlier truncations: without it nobody knew where the entries of a segment stood."""
 
 
 class Plan(Record):
@@ -124,6 +126,9 @@ def _nothing_to_do(graph: Graph, view: View) -> str | None:
         return "no compaction entry found"
     if view.compaction == 0:
         return "compaction already at root"
+    latest = graph.nodes[view.path[view.compaction]]
+    if view.first == view.compaction and latest.kept not in ("", latest.id):
+        return f"the latest compaction keeps from {latest.kept}, which is not before it"
     return None
 
 
@@ -133,7 +138,7 @@ class _Need:
     def __init__(self, graph: Graph, view: View, ties: Ties) -> None:
         self.graph, self.view = graph, view
         self.abandoned = {at for at in _positions(graph, ties.abandoned) if not graph.nodes[at].off_chain}
-        self.pinned = _positions(graph, ties.pinned)
+        self.pinned = _positions(graph, ties.pinned) | _of_the_file(graph)
         by_id = graph.by_id
         self.taken = [(by_id[i], by_id[m]) for i, m in ties.taken if i in by_id and m in by_id]
         counts: dict[str, int] = {}
@@ -145,10 +150,11 @@ class _Need:
             self.trailing -= 1
 
     def movable(self, at: int) -> bool:
-        """Two lines of one id can't be told apart by those who point at them, and trailing lines of ours
-        say where the leaf is: both stay.
+        """Two lines of one id can't be told apart by those who point at them, trailing lines of ours
+        say where the leaf is, and some where earlier entries are: all stay.
         """
-        return self.graph.nodes[at].id not in self.repeated and at < self.trailing
+        node = self.graph.nodes[at]
+        return node.id not in self.repeated and at < self.trailing and node.custom not in RECORDS
 
     def settle(self) -> tuple[set[int], set[int]]:
         """Entries left behind for good, and entries that must stay.
@@ -218,6 +224,11 @@ class _Need:
                 return found
             at = self.graph.parent(at)[0]
         return set()  # the anchor is not on the path: nothing is kept
+
+
+def _of_the_file(graph: Graph) -> set[int]:
+    """Labels and names count for the whole file, whatever branch they stand on."""
+    return {at for at, node in enumerate(graph.nodes) if node.type in ("label", "session_info")}
 
 
 def _positions(graph: Graph, ids: Collection[str]) -> set[int]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from perdure.errors import UnreadableFile
 from perdure.records import Record
@@ -64,13 +65,28 @@ class Block(Record):
 
 
 class Index(Record):
-    """`reparented` are `(entry, its parent before)` of those that stayed: the file can be rebuilt."""
+    """`reparented` are `(entry, its parent before)` of those that stayed: the file can be rebuilt.
+
+    `bridges`: holes there were then, as (child, missing parent, what stands in for it). `covered`: which
+    compaction covers the entries, as runs (id, how many); "" for those that no compaction covers.
+    """
 
     session: str
     entries: tuple[Place, ...]
     blocks: tuple[Block, ...]
     reparented: tuple[tuple[str, str], ...] = ()
     v: int = 1
+    bridges: tuple[tuple[str, str, str | None], ...] = ()
+    covered: tuple[tuple[str, int], ...] = ()
+
+    def covers(self, id: str) -> str | None:
+        """The compaction that covers an entry, "" if none does, `None` where it was not written down."""
+        at = next((n for n, place in enumerate(self.entries) if place.id == id), -1)
+        for compaction, count in self.covered if at >= 0 else ():
+            if at < count:
+                return compaction
+            at -= count
+        return None
 
 
 def folder(session: Path) -> Path:
@@ -89,6 +105,8 @@ def write_segment(
     *,
     session_id: str,
     reparented: tuple[tuple[str, str], ...] = (),
+    bridges: tuple[tuple[str, str, str | None], ...] = (),
+    covered: tuple[tuple[str, int], ...] = (),
     sync: bool,
 ) -> SegmentInfo:
     """Write a segment and read it back. Blocking. `OSError` (nothing left behind), `UnreadableFile`."""
@@ -98,7 +116,8 @@ def write_segment(
     try:
         with temp.open("wb") as out:
             os.fchmod(out.fileno(), 0o600)
-            index = _write(out.write, entries, session_id, reparented)
+            about = Index(session_id, (), (), reparented, bridges=bridges, covered=covered)
+            index = _write(out.write, entries, about)
             if sync:
                 out.flush()
                 os.fsync(out.fileno())
@@ -120,6 +139,7 @@ class Segment:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._latest = -1, b""  # the block that was read last: entries are asked for in their order
         self.index = self._index()
         self._places = {place.id: place for place in self.index.entries}
 
@@ -148,6 +168,8 @@ class Segment:
             self._block(number)
 
     def _block(self, number: int) -> bytes:
+        if number == self._latest[0]:
+            return self._latest[1]
         block = self.index.blocks[number]
         with self.path.open("rb") as file:
             file.seek(block.start)
@@ -158,6 +180,7 @@ class Segment:
             raise self._damaged(str(error)) from None
         if hashlib.sha256(data).hexdigest() != block.digest:
             raise self._damaged(f"block {number} does not fit its digest")
+        self._latest = number, data
         return data
 
     def _index(self) -> Index:
@@ -175,12 +198,19 @@ class Segment:
         if hashlib.sha256(packed).digest() != digest:
             raise self._damaged("its index does not fit its digest")
         try:
-            return msgspec.convert(json.loads(zlib.decompress(packed)), Index)
+            return _decoded(zlib.decompress(packed))
         except (zlib.error, ValueError, msgspec.MsgspecError) as error:
             raise self._damaged(str(error)) from None
 
     def _damaged(self, why: str) -> UnreadableFile:
         return UnreadableFile(f"{self.path}: the segment is damaged: {why}")
+
+
+def _decoded(data: bytes) -> Index:
+    try:
+        return msgspec.json.decode(data, type=Index)
+    except msgspec.DecodeError:  # an id of others with half a surrogate pair
+        return msgspec.convert(json.loads(data), Index)
 
 
 def find_entry(session: Path, id: str) -> bytes | None:
@@ -214,8 +244,7 @@ def discard(session: Path, name: str) -> int:
 def _write(
     write: Callable[[bytes], int],
     entries: Iterable[Moved],
-    session_id: str,
-    reparented: tuple[tuple[str, str], ...],
+    about: Index,
 ) -> Index:
     places: list[Place] = []
     blocks: list[Block] = []
@@ -235,7 +264,7 @@ def _write(
         pending += entry.raw
     if pending:
         at = flush()
-    index = Index(session_id, tuple(places), tuple(blocks), reparented)
+    index = replace(about, entries=tuple(places), blocks=tuple(blocks))
     # the standard library's JSON: ids of others may hold lone surrogates
     packed = zlib.compress(json.dumps(msgspec.to_builtins(index)).encode(), 6)
     write(packed)

@@ -72,7 +72,10 @@ class GuardSettings(Record):
 
 
 class PruningSettings(Record):
-    """`[pruning]`: trimming of old tool results when the cache is cold."""
+    """`[pruning]`: trimming of old tool results when the cache is cold.
+
+    `allow_tools` and `deny_tools` are globs of tool names: with any allowed only those are pruned, deny wins.
+    """
 
     mode: Literal["auto", "on", "off"] = "auto"
     ttl_seconds: Seconds = 300.0
@@ -84,6 +87,20 @@ class PruningSettings(Record):
     soft_chars: Positive = 4_000
     head_chars: Count = 1_500
     tail_chars: Count = 1_500
+    allow_tools: tuple[str, ...] = ()
+    deny_tools: tuple[str, ...] = ()
+
+
+class CacheSettings(Record):
+    """`[cache]`: the provider's prompt cache (`models.cache` says how long it lives).
+
+    `watch`: name what breaks it. `keep_alive = "auto"`: a resting session's prefix is refreshed, at most
+    `max_refreshes` times in one rest, while its rhythm makes that cheaper than writing it again.
+    """
+
+    watch: bool = True
+    keep_alive: Literal["off", "auto"] = "off"
+    max_refreshes: Positive = 11
 
 
 class DirectSettings(Record):
@@ -207,6 +224,7 @@ class Settings(Record):
     compaction: CompactionSettings = CompactionSettings()
     guard: GuardSettings = GuardSettings()
     pruning: PruningSettings = PruningSettings()
+    cache: CacheSettings = CacheSettings()
     channels: tuple[ChannelSettings, ...] = ()
     tools: ToolSettings = ToolSettings()
     mcp: tuple[McpSettings, ...] = ()

@@ -77,7 +77,9 @@ def test_entries_of_ours_stand_off_the_chain_with_version_and_epoch():
         (lines.owner_line("i", "leaf", AT, 4, 44, "n", "b"), "owner"),
         (lines.resume_line("i", "leaf", AT, "e", 4), "resume"),
         (lines.branch_line("i", "leaf", AT, 4), "branch"),
-        (lines.segment_line("i", "leaf", AT, 4, "s", "00", 3), "segment"),
+        (lines.segment_line("i", "leaf", AT, 4, "s", "00", 3, {"c": "p"}), "segment"),
+        (lines.restored_line("i", "leaf", AT, 4, 3, {"c": "p"}), "restored"),
+        (lines.discarded_line("i", "leaf", AT, 4, "s", 3), "discarded"),
     ):
         told = entry(made)
         assert (told["type"], told["customType"], told["parentId"]) == ("custom", f"perdure.{kind}", "leaf")

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from helpers_conformance import cases, ident
 from helpers_files import FakeGrant, held
 from perdure.context.truncation import leaves
 from perdure.contracts import Letter
@@ -16,7 +17,7 @@ from perdure.edges.session import lines, rewrite
 from perdure.edges.session.facts import Checkpoint, Facts, Origin, Pending, Seen
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
-from perdure.errors import Fenced, StorageFailed
+from perdure.errors import Fenced, SegmentGone, StorageFailed, UnreadableFile
 from perdure.records import Text, User
 
 NOW = 1_790_000_000_000
@@ -253,7 +254,7 @@ def test_an_abandoned_branch_moves_along(path):
 # --- any history ----------------------------------------------------------------------------------
 
 numbers = st.integers(0, 10_000)
-KINDS = ["message"] * 8 + ["compaction", "model", "label", "summary", "inbox"]
+KINDS = ["message"] * 8 + ["compaction", "model", "label", "summary", "inbox", "left"]
 specs = st.lists(st.tuples(st.sampled_from(KINDS), numbers, numbers), min_size=2, max_size=20)
 
 
@@ -271,6 +272,10 @@ def history(spec):
                 made.append(lines.label_line(id, parent, NOW, some, "l" * (what % 2)))
             case "summary":
                 made.append(lines.branch_summary_line(id, parent, NOW, some, f"left {n}"))
+            case "left" if ids:  # a rewrite went on elsewhere for good
+                made.append(lines.branch_line(id, some, NOW, 0, abandoned=ids[-1]))
+                ids.append(some)
+                continue
             case "inbox":
                 letter = Letter("k", "anna", f"m{what % 4}", (Text("hi"),))
                 made.append(lines.inbox_line(id, parent, NOW, letter, "s-1", 0))
@@ -281,7 +286,126 @@ def history(spec):
     return made
 
 
-@settings(max_examples=60, deadline=None)
+def choosable(path):
+    """What every entry shows that a user may go back to, by id."""
+    found = load(path)
+    nodes = {node.id: node for node in found.nodes}.values()
+    return {node.id: found.opened(node.id).items for node in nodes if not node.off_chain}
+
+
+def labels_of(path):
+    found = load(path)
+    return found.labels(), found.known().name
+
+
+more = st.lists(specs.map(lambda spec: spec[:8]), min_size=1, max_size=3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(specs, more)
+def test_every_entry_shows_the_same_through_the_segments_however_often_it_is_cut(
+    tmp_path_factory, spec, later
+):
+    path = tmp_path_factory.mktemp("any") / "s.jsonl"
+    file = put(path, *history(spec))
+    count = len(spec)
+    for grown in [*later, []]:
+        before, named = choosable(path), labels_of(path)
+        done = cut(file)
+        assert {id: load(path).opened(id).items for id in before} == before
+        assert labels_of(path) == named
+        assert load(path).problems == []
+        if done.done:
+            found = load(path)
+            latest = found.node(open_session(path).compaction)
+            assert latest.kept in ("", latest.id) or found.node(latest.kept) is not None
+        ids = [node.id for node in load(path).nodes if not node.off_chain]
+        leaf = open_session(path).leaf
+        for kind, where, what in grown:
+            id, some = f"e{count}", ids[what % len(ids)] if ids else "none"
+            count += 1
+            parent = leaf if where % 7 or not ids else ids[where // 7 % len(ids)]
+            if parent is not None and load(path).opened(parent).items != file_only(path, parent):
+                parent = leaf  # a program of ours brings back first what such a view needs
+            line = folded(id, parent, some) if kind == "compaction" else said(id, parent)
+            file.append([line])
+            ids.append(id)
+            leaf = id
+
+
+def file_only(path, leaf):
+    """What a program that knows no segments makes of an entry."""
+    found = load(path)
+    with found.reading():
+        return found._opened(found.graph, found.view(leaf), found.raw, True).items
+
+
+@settings(max_examples=25, deadline=None)
+@given(specs, specs, numbers)
+def test_what_a_discarded_segment_held_is_refused_and_never_left_out_silently(
+    tmp_path_factory, spec, grown, which
+):
+    path = tmp_path_factory.mktemp("any") / "s.jsonl"
+    file = put(path, *history(spec))
+    cut(file)
+    leaf = open_session(path).leaf
+    for n, (kind, _, _) in enumerate(grown):
+        line = folded(f"g{n}", leaf, f"g{n}") if kind == "compaction" else said(f"g{n}", leaf)
+        file.append([line])
+        leaf = f"g{n}"
+    cut(file)
+    before, live = choosable(path), load(path).opened().items
+    kept = segments.segments_of(path)
+    if not kept:
+        return
+    segments.discard(path, kept[which % len(kept)].name)
+    found = load(path)
+    for id, items in before.items():
+        try:
+            assert found.opened(id).items == items
+        except SegmentGone:
+            continue
+    assert found.opened().items == found.opened(leaf).items == live
+
+
+def test_a_view_behind_an_older_compaction_is_read_from_the_segment(path):
+    parts = [said("e1", None), said("e2", "e1"), said("e3", "e2"), said("e4", "e3"), folded("e5", "e4", "e3")]
+    parts += [said("e6", "e5"), said("e7", "e6"), folded("e8", "e7", "e6"), said("e9", "e8")]
+    file = put(path, *parts)
+    assert cut(file).moved == 3
+    assert [item.entry for item in load(path).opened("e7").items] == ["e5", "e3", "e4", "e6", "e7"]
+    assert [item.entry for item in load(path).opened("e2").items] == ["e1", "e2"]
+    segments.discard(path, segments.segments_of(path)[0].name)
+    with pytest.raises(SegmentGone, match="missing"):
+        load(path).opened("e7")
+    with pytest.raises(SegmentGone, match="e2"):
+        load(path).opened("e2")
+    assert [item.entry for item in load(path).opened("e9").items] == ["e8", "e6", "e7", "e9"]
+
+
+def test_what_a_killed_truncation_left_behind_is_collected_by_the_next(path):
+    file = put(path, *PLAIN)
+    rewrite.prepare(file, new_id, NOW, sync=False)
+    path.with_name("s.jsonl.2a.tmp").write_bytes(b"half")
+    assert len(segments.segments_of(path)) == 1
+    other = path.with_name("s.jsonl.note.tmp")
+    other.write_bytes(b"of another program")
+    assert cut(file).done
+    assert len(segments.segments_of(path)) == 1
+    assert {p.name for p in path.parent.glob("*.tmp")} == {other.name}
+    assert load(path).opened("b").items[-1].entry == "b"
+
+
+def test_a_segment_that_holds_what_the_file_has_not_is_never_collected(path):
+    file = put(path, *PLAIN)
+    cut(file)
+    kept = [row for row in path.read_bytes().split(b"\n") if b"perdure.segment" not in row]
+    path.write_bytes(b"\n".join(kept))  # a repair of another program dropped the line
+    assert rewrite.sweep(load(path)) == ()
+    assert len(segments.segments_of(path)) == 1
+
+
+@settings(max_examples=25, deadline=None)
 @given(specs)
 def test_every_branch_shows_the_same_and_every_entry_can_be_read(tmp_path_factory, spec):
     path = tmp_path_factory.mktemp("any") / "s.jsonl"
@@ -304,6 +428,18 @@ def test_every_branch_shows_the_same_and_every_entry_can_be_read(tmp_path_factor
     if done.done:
         assert open_session(path).items == later.opened().items
         assert not cut(file).done  # once is enough
+
+
+@pytest.mark.parametrize("vector", cases("truncation"), ids=ident)
+def test_no_view_of_a_reference_vector_is_lost(path, vector):
+    """Among them those in which the reference loses the kept tail: truncation-0038 and -0039."""
+    path.write_text(vector["input"]["file_text"] or "", "utf-8", "surrogatepass")
+    try:
+        before = choosable(path)
+    except UnreadableFile:
+        return  # no session: nothing is truncated
+    cut(held(path))
+    assert {id: load(path).opened(id).items for id in before} == before
 
 
 def leaf_ids(found):

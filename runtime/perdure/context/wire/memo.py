@@ -103,6 +103,11 @@ class Memo:
             del self.joined[self.chunks[count].offset :]
             self.settled = count
 
+    @property
+    def front(self) -> bytes:
+        """Everything before the first message of the last render."""
+        return self._head
+
     def head(self, key: tuple[object, ...]) -> bytes | None:
         return self._head if self._head_key == key else None
 

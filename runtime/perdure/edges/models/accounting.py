@@ -14,15 +14,16 @@ from typing import Any
 
 import msgspec
 
+from perdure.context import cache
+from perdure.context.cache import READ_PRICE
 from perdure.edges.models.rules.images import decode_head, size_of
 from perdure.edges.models.rules.refusal import Json
 from perdure.edges.models.tokenizer import TOKENIZER, Tokenizer
 from perdure.records import Block, ModelInfo, Record, Text, Thinking, ToolCall, Usage
 
 LOOK_BACK = 20  # positions looked at per mark, its own first
-LIFE = {"5m": 300.0, "1h": 3600.0}
-WRITE_PRICE = {"5m": 1.25, "1h": 2.0}
-READ_PRICE = 0.1
+LIFE = {"5m": cache.LIFE["short"], "1h": cache.LIFE["long"]}
+WRITE_PRICE = {"5m": cache.WRITE_PRICE["short"], "1h": cache.WRITE_PRICE["long"]}
 REQUEST, MESSAGE, BLOCK, TOOL = 3, 4, 0, 8  # tokens of framing
 IMAGE_TOKENS, PIXELS_PER_TOKEN = 1600, 750
 BLOCKS = 65_536  # blocks whose size is kept: about 12 MB

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from perdure.context.cache import READ_PRICE
 from perdure.contracts import Answer, CallStarted, ModelEvent, TextDelta, ThinkingDelta
-from perdure.edges.models.accounting import READ_PRICE, WRITE_PRICE
+from perdure.edges.models.accounting import WRITE_PRICE
 from perdure.edges.models.partial import read_arguments
 from perdure.errors import ModelError
 from perdure.records import Assistant, Block, ModelInfo, Opaque, Stop, Text, Thinking, ToolCall, Usage

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.context.dag import COMPACTION, Node
 from perdure.edges import segments
-from perdure.edges.session import own
+from perdure.edges.session import own, past
 from perdure.edges.session.decode import WireEntry, decode_entry, entry_message
 from perdure.edges.session.load import Loaded
 from perdure.edges.session.problems import Kind, Problem, problem
@@ -151,14 +151,17 @@ def _evidence(node: Node, message: ToolResult, has: Callable[[str], bool]) -> It
 
 
 class Archive(Record):
-    """What left the file: ids in its segments, and segments that can't be read."""
+    """What left the file: ids in its segments, segments that can't be read, and names of discarded ones."""
 
     ids: frozenset[str] = frozenset()
     unreadable: tuple[str, ...] = ()
+    discarded: frozenset[str] = frozenset()  # by somebody who asked for it: no damage
 
 
-def archive(path: Path) -> Archive:
+def archive(loaded: Loaded) -> Archive:
     """The segments beside a session file."""
+    path = Path(loaded.path)
+    told = past.marks(path, loaded.nodes, loaded.raw)
     ids: set[str] = set()
     bad: list[str] = []
     for place in segments.segments_of(path):
@@ -166,7 +169,7 @@ def archive(path: Path) -> Archive:
             ids.update(segments.Segment(place).ids())
         except (UnreadableFile, OSError):
             bad.append(place.name)
-    return Archive(frozenset(ids), tuple(bad))
+    return Archive(frozenset(ids), tuple(bad), frozenset(mark.segment for mark in told if mark.discarded))
 
 
 def lost_segments(loaded: Loaded, moved: Archive) -> Iterator[Problem]:
@@ -175,7 +178,9 @@ def lost_segments(loaded: Loaded, moved: Archive) -> Iterator[Problem]:
     for node in loaded.nodes:
         if node.custom == f"{own.PREFIX}segment" and node.off_chain:
             name = own.segment_of(decode_entry(loaded.raw(node)))
-            if name is not None and (name not in present or name in moved.unreadable):
+            if name is None or name in moved.discarded:
+                continue
+            if name not in present or name in moved.unreadable:
                 fate = "damaged" if name in present else "missing"
                 yield _at(
                     node, "missing_segment", f"the segment {name} is {fate}: its entries can't be recalled"
@@ -191,7 +196,7 @@ def compactions(loaded: Loaded, moved: Archive) -> Iterator[Problem]:
         if node.type != COMPACTION:
             continue
         where = on_branch if node is latest else loaded.graph.by_id.keys() | moved.ids
-        if node.kept not in where and node.kept != node.id:
+        if node.kept not in where and node.kept != node.id and (node is latest or not moved.discarded):
             named = node.kept or "nothing"
             yield _at(node, "missing_anchor", f"{node.id}: it keeps from {named}, which is not before it")
         if node.epoch < 0:
@@ -223,7 +228,7 @@ def _broken(loaded: Loaded, entry: WireEntry, moved: Archive) -> str | None:
         return "its proof is missing or unreadable"
     ends = [id for span in proof.spans for id in (span.first, span.last)]
     for id in (proof.first, proof.last, *ends):
-        if id not in loaded.graph.by_id and id not in moved.ids:
+        if id not in loaded.graph.by_id and id not in moved.ids and not moved.discarded:
             return f"the covered entry {id} is neither in the file nor in a segment"
     if sum(span.count for span in proof.spans) != proof.entries:
         return f"it accounts for another number of entries than the {proof.entries} it covers"

@@ -78,8 +78,8 @@ def examine(
 
 
 def _checks(loaded: Loaded, has_evidence: Callable[[str], bool] | None) -> Iterator[Problem]:
-    moved = checks.archive(Path(loaded.path))
     with loaded.reading():
+        moved = checks.archive(loaded)
         yield from checks.repeated(loaded)
         yield from checks.missing_parents(loaded)
         yield from checks.cycles(loaded)

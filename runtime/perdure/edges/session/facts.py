@@ -11,6 +11,7 @@ from perdure.contracts import Letter
 from perdure.records import Decision, Items, Record
 
 VERSION = 1
+NEVER = -1  # in place of an epoch in `resumed`: nobody waits for an answer to that entry
 RECENT_IDS = 1024  # redelivered message ids answered from the file itself; older ones from the index
 
 
@@ -23,7 +24,8 @@ class Origin(Record):
 
 
 class Facts(Record):
-    """The `perdure` field of one message entry: `e` epoch, `inbox` origin, `decided` decisions.
+    """The `perdure` field of one message entry: `e` epoch, `inbox` origin, `decided` decisions, `sent`
+    the fingerprint of the request that an answer is to (`context.prefix`).
 
     `evidence`: hashes of outputs that this entry keeps elsewhere. Only here does a session own a hash: a
     text or an argument that names one may come from anywhere. `learned`: what this answer's usage taught
@@ -34,6 +36,7 @@ class Facts(Record):
     origin: Origin | None = None
     decisions: tuple[Decision, ...] = ()
     evidence: tuple[str, ...] = ()
+    sent: str = ""
     learned: Estimator | None = None
 
 
@@ -116,6 +119,7 @@ class Opened(Record):
     one, then the messages. `resumed` lists entries for which an interrupted turn was already resumed,
     as `(entry, epoch)`. `unread`: the view is far beyond the window and its older part was not read.
     A hole is visible in `items`: a `Custom` of kind `perdure.gap` with no entry stands where it is.
+    `sent`: the latest answer that carries its request's fingerprint, and that ("" where there is none).
     `unsearched`: so many bytes before what was read were not searched yet for settings, name and
     letters (a file without a checkpoint of ours): `tail.search_older` completes it.
     """
@@ -147,6 +151,7 @@ class Opened(Record):
     torn: bool = False
     parent_session: str | None = None
     unsearched: int = 0
+    sent: tuple[str, str] = ("", "")
 
     @property
     def searched(self) -> bool:

@@ -51,6 +51,7 @@ class Known:
         self.epoch = base.epoch
         self.compactions = base.compactions
         self.resumed: list[tuple[str, int]] = []
+        self.sent = ("", "")
         mine = base.session in {"", session}
         self._pending = {(p.letter.sender, p.letter.mid): p for p in (base.pending if mine else ())}
         self._recent = {(s.sender, s.mid): s for s in (base.recent if mine else ())}
@@ -108,6 +109,7 @@ class Known:
         facts = own.facts_of(entry)
         if facts is None:
             return
+        self.sent = (node.id, facts.sent) if facts.sent else self.sent
         for decision in facts.decisions:
             self._decisions.pop(decision.key, None)
             self._decisions[decision.key] = decision

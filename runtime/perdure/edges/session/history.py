@@ -52,21 +52,21 @@ class History:
     def text(self, ref: str) -> str:
         """An entry as text. Raises `UsageError` for an id that is not of this session."""
         try:
-            return _shown(load(self.path).entry(ref))
+            return shown(load(self.path).entry(ref))
         except KeyError:
             moved = segments.find_entry(self.path, ref)
         if moved is not None:
-            return _shown(moved)
+            return shown(moved)
         raise UsageError(f"no entry {ref} in this session")
 
     def search(self, text: str, limit: int) -> str:
         """Entries that mention `text` (case ignored), newest first: id, who, and the place."""
         wanted, found = text.casefold(), []
         for id, raw in self.records():
-            shown = _shown(raw)
-            at = shown.casefold().find(wanted)
+            whole = shown(raw)
+            at = whole.casefold().find(wanted)
             if at >= 0:
-                found.append(f"{id} {_around(shown, at, len(text))}")
+                found.append(f"{id} {_around(whole, at, len(text))}")
         return "\n".join(reversed(found[-limit:]))
 
     def keeps(self, digest: str) -> bool:
@@ -95,7 +95,8 @@ def _evidence(raw: bytes) -> tuple[str, ...]:
     return facts.evidence if facts is not None else ()
 
 
-def _shown(raw: bytes) -> str:
+def shown(raw: bytes) -> str:
+    """One entry as text: who, and everything that can be read; what is no message as it stands."""
     entry = decode_entry(raw)
     if entry.type == "compaction":
         return f"summary: {entry.summary or ''}"

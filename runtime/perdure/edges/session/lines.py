@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from perdure.contracts import Letter
 from perdure.edges.session.encode import encode_content, encode_message
-from perdure.edges.session.facts import VERSION, Checkpoint, Facts, Origin
+from perdure.edges.session.facts import NEVER, VERSION, Checkpoint, Facts, Origin
 from perdure.records import Decision, Message
 
 _encode = msgspec.json.Encoder().encode
@@ -145,9 +145,12 @@ def owner_line(
     )
 
 
-def resume_line(id: str, leaf: str | None, timestamp_ms: int, entry: str, epoch: int) -> bytes:
-    """The interrupted turn behind `entry` is taken up under this epoch (once per ownership)."""
-    return _off_chain("resume", id, leaf, timestamp_ms, epoch, {"entry": entry, "epoch": epoch})
+def resume_line(
+    id: str, leaf: str | None, timestamp_ms: int, entry: str, epoch: int, *, never: bool = False
+) -> bytes:
+    """The interrupted turn behind `entry` is taken up under this epoch (once per ownership), or `never`."""
+    under = NEVER if never else epoch
+    return _off_chain("resume", id, leaf, timestamp_ms, epoch, {"entry": entry, "epoch": under})
 
 
 def branch_line(
@@ -161,11 +164,35 @@ def branch_line(
 
 
 def segment_line(
-    id: str, parent: str | None, timestamp_ms: int, epoch: int, name: str, digest: str, entries: int
+    id: str,
+    parent: str | None,
+    timestamp_ms: int,
+    epoch: int,
+    name: str,
+    digest: str,
+    entries: int,
+    cut: Mapping[str, str],
 ) -> bytes:
-    """`entries` entries stand in the segment `name` beside the file, whose SHA-256 is `digest`."""
-    data = {"segment": name, "sha256": digest, "entries": entries}
+    """`entries` entries stand in the segment `name` beside the file, whose SHA-256 is `digest`.
+
+    `cut`: entries that have another parent since, and the one they had at first.
+    """
+    data = {"segment": name, "sha256": digest, "entries": entries, "cut": dict(cut)}
     return _off_chain("segment", id, parent, timestamp_ms, epoch, data)
+
+
+def restored_line(
+    id: str, parent: str | None, timestamp_ms: int, epoch: int, entries: int, cut: Mapping[str, str]
+) -> bytes:
+    """`entries` entries came back from segments; `cut` as in `segment_line`."""
+    return _off_chain("restored", id, parent, timestamp_ms, epoch, {"entries": entries, "cut": dict(cut)})
+
+
+def discarded_line(
+    id: str, leaf: str | None, timestamp_ms: int, epoch: int, name: str, entries: int
+) -> bytes:
+    """The segment `name` with its `entries` entries is deleted for good, by somebody who asked for it."""
+    return _off_chain("discarded", id, leaf, timestamp_ms, epoch, {"segment": name, "entries": entries})
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -200,6 +227,8 @@ def _facts(facts: Facts) -> dict[str, Any]:
         field["evidence"] = facts.evidence
     if facts.learned is not None:
         field["learned"] = facts.learned
+    if facts.sent:
+        field["sent"] = facts.sent
     return field
 
 

@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 
 from perdure.context.dag import Graph, Node, View
+from perdure.context.truncation import RECORDS
 from perdure.edges.session import own, tolerant
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import Checkpoint, Opened
@@ -20,9 +21,10 @@ from perdure.edges.session.header import NEWEST, File, Header, foreign, parse_he
 from perdure.edges.session.heads import TYPE, TYPES, heads
 from perdure.edges.session.migrate import chained
 from perdure.edges.session.opened import Sight, opened
+from perdure.edges.session.past import Past
 from perdure.edges.session.problems import Problem, problem
 from perdure.edges.session.scan import LARGEST_BLOCK, forward, read
-from perdure.edges.session.view import settings_of
+from perdure.edges.session.view import Read, settings_of
 from perdure.errors import UnreadableFile
 
 MOST_TOLD = 10_000  # damaged places listed; a file with more of them is no session that was ever whole
@@ -45,6 +47,7 @@ class Loaded:
         self.checkpoint: Checkpoint | None = None
         self.checkpoint_end = -1
         self._graph: Graph | None = None
+        self._past: Past | None = None
         self._fd = file.fd
         self._newest_checkpoint()
         self._fd = -1
@@ -108,8 +111,15 @@ class Loaded:
         return self.graph.view(True if leaf is None else leaf)
 
     def branch(self, leaf: str | None = None) -> tuple[Node, ...]:
-        """The nodes from the root to a leaf."""
+        """The nodes from the root to a leaf, as far as they are in the file."""
         return tuple(self.nodes[at] for at in self.view(leaf).path)
+
+    @property
+    def past(self) -> Past:
+        """The file with its segments, read once."""
+        if self._past is None:
+            self._past = Past(self.path, self.nodes, self.graph.bridges, self.raw)
+        return self._past
 
     def labels(self) -> dict[str, str]:
         """Labels by target: the last one counts, an empty one takes it away."""
@@ -125,17 +135,23 @@ class Loaded:
     # --- waking -----------------------------------------------------------------------------------
 
     def opened(self, leaf: str | None = None, *, decode: bool = True) -> Opened:
-        """What waking yields, for the file's own leaf or another; `decode` false leaves `items` empty."""
-        with self.reading():
-            return self._opened(self.view(leaf), decode)
+        """What waking yields, for the file's own leaf or another; `decode` false leaves `items` empty.
 
-    def _opened(self, view: View, decode: bool) -> Opened:
-        branch = [self.nodes[at] for at in view.path]
+        An entry inside a branch is seen as before truncations, through its segments. `KeyError` for an
+        unknown one, `SegmentGone` where what its view needs is gone.
+        """
+        with self.reading():
+            if leaf is None or not any(node.custom in RECORDS for node in self.nodes):
+                return self._opened(self.graph, self.view(leaf), self.raw, decode)
+            return self._opened(self.past.graph, self.past.view(leaf), self.past.read, decode)
+
+    def _opened(self, graph: Graph, view: View, read: Read, decode: bool) -> Opened:
+        branch = [graph.nodes[at] for at in view.path]
         compaction = None if view.compaction is None else branch[view.compaction]
         sight = Sight(view.leaf, branch, view.first, compaction, view.holes)
-        found = settings_of(reversed(branch), self.raw)
+        found = settings_of(reversed(branch), read)
         known = self.known()
-        return opened(self.file, self.header, sight, known, found, self.raw, torn=self.torn, decode=decode)
+        return opened(self.file, self.header, sight, known, found, read, torn=self.torn, decode=decode)
 
     def known(self) -> Known:
         """The newest checkpoint and all facts after it."""

@@ -45,7 +45,7 @@ def opened(
     """The record a host wakes a session from."""
     shown = sight.branch[sight.first :]
     base = known.checkpoint
-    covered = shown[0].start if shown and sight.compaction is not None else 0
+    covered = max(0, shown[0].start) if shown and sight.compaction is not None else 0
     speaks = on_branch(base, known.at, sight.branch)
     return Opened(
         path=file.path,
@@ -64,6 +64,7 @@ def opened(
         pending=known.pending,
         recent=known.recent,
         decisions=known.decisions,
+        sent=known.sent,
         learned=known.learned,
         compactions=known.compactions,
         covered_bytes=base.covered_bytes if known.at >= 0 else covered,

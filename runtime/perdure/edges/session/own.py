@@ -38,6 +38,7 @@ class _Facts(Struct, gc=False):
     decided: list[Any] = []
     evidence: list[str] = []
     learned: Any = None
+    sent: Any = ""
 
 
 class _Letter(Struct, gc=False):
@@ -65,7 +66,8 @@ class _Resume(Struct, gc=False):
 
 
 class _Segment(Struct, gc=False):
-    segment: str
+    segment: str = ""
+    cut: dict[str, str] | None = None
 
 
 def _object(raw: Raw) -> dict[str, Any]:
@@ -108,8 +110,9 @@ def facts_of(entry: WireEntry) -> Facts | None:
         return None
     made = (_shaped(each, Decision) for each in wire.decided)
     decisions = tuple(decision for decision in made if decision is not None)
+    sent = wire.sent if isinstance(wire.sent, str) else ""
     learned = None if wire.learned is None else _shaped(wire.learned, Estimator)
-    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), learned)
+    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), sent, learned)
 
 
 def compaction_facts(entry: WireEntry) -> dict[str, Any]:
@@ -175,6 +178,14 @@ def resume_of(entry: WireEntry) -> tuple[str, int] | None:
 
 
 def segment_of(entry: WireEntry) -> str | None:
-    """A `perdure.segment` entry: the name of the segment beside the file."""
+    """A `perdure.segment` or `perdure.discarded` entry: the name of the segment beside the file."""
+    return mark_of(entry)[0] or None
+
+
+def mark_of(entry: WireEntry) -> tuple[str, dict[str, str] | None]:
+    """An entry of a truncation, of a restoring or a discarding: the segment, and parents before it.
+
+    `None`: it does not tell (an earlier version); the segment is empty where there is none.
+    """
     wire = _shaped(_value(entry.data), _Segment)
-    return None if wire is None else wire.segment
+    return ("", {}) if wire is None else (wire.segment, wire.cut)

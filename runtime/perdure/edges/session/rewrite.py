@@ -11,17 +11,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import msgspec
 
 from perdure.context import truncation
-from perdure.context.dag import Node
+from perdure.context.dag import Node, cover
 from perdure.context.truncation import Plan, Ties
 from perdure.edges import segments
 from perdure.edges.segments import Moved, SegmentInfo
-from perdure.edges.session import lines, own, scan, splice, swap
+from perdure.edges.session import lines, own, past, scan, splice, swap
 from perdure.edges.session.decode import WireEntry, decode_entry
 from perdure.edges.session.heads import heads, whole
 from perdure.edges.session.load import Loaded, load
@@ -85,15 +86,48 @@ def prepare(
     Raises `UnreadableFile`, `StorageFailed`, `Fenced`.
     """
     loaded = load(file.path)
-    if loaded.header.version < 3:
-        return Truncated(False, f"version {loaded.header.version}: it is migrated when opened for writing")
-    bridges = loaded.graph.bridges
-    plan = truncation.plan(loaded.nodes, ties_of(loaded), bridges)
+    sweep(loaded)
+    plan = planned(loaded)
     if plan.reason:
         return Truncated(False, plan.reason)
-    if differing := truncation.differing_views(loaded.nodes, plan, bridges):
-        return Truncated(False, f"the view of {len(differing)} branches would change, for damage in the file")
     return _stage(file, loaded, plan, new_id(), now_ms, sync=sync)
+
+
+def planned(loaded: Loaded) -> Plan:
+    """What a truncation of the file would do; its `reason` says why nothing."""
+    if loaded.header.version < 3:
+        return Plan(reason=f"version {loaded.header.version}: it is migrated when opened for writing")
+    bridges = loaded.graph.bridges
+    plan = truncation.plan(loaded.nodes, ties_of(loaded), bridges)
+    if not plan.reason and (differing := truncation.differing_views(loaded.nodes, plan, bridges)):
+        return Plan(reason=f"the view of {len(differing)} branches would change, for damage in the file")
+    return plan
+
+
+def sweep(loaded: Loaded) -> tuple[str, ...]:
+    """Delete what a truncation left behind that was killed before its end; the names of those files.
+
+    A segment goes only if the file names it nowhere and holds each of its entries itself. For the owner,
+    while no other truncation of the session is under way.
+    """
+    path = Path(loaded.path)
+    named = {mark.segment for mark in past.marks(path, loaded.nodes, loaded.raw)}
+    gone = []
+    for place in segments.segments_of(path):
+        if place.name not in named and _all_here(loaded, place):
+            place.unlink()
+            gone.append(place.name)
+    for temp in swap.leftovers(path):
+        temp.unlink()
+        gone.append(temp.name)
+    return tuple(gone)
+
+
+def _all_here(loaded: Loaded, segment: Path) -> bool:
+    try:
+        return all(loaded.node(id) is not None for id in segments.Segment(segment).ids())
+    except (UnreadableFile, OSError):
+        return False  # doctor tells of it; nobody knows what it holds
 
 
 def commit(file: LocalSessionFile, prepared: Prepared) -> Truncated:
@@ -189,14 +223,20 @@ def _stage(
     before = tuple((nodes[at].id, nodes[at].parent or "") for at, _ in plan.parents)
     try:
         info = segments.write_segment(
-            file.path, _moved(loaded, plan), session_id=loaded.header.id, reparented=before, sync=sync
+            file.path,
+            _moved(loaded, plan),
+            session_id=loaded.header.id,
+            reparented=before,
+            bridges=tuple(_bridged(loaded)),
+            covered=tuple(_covered(loaded, plan)),
+            sync=sync,
         )
     except OSError as error:
         raise StorageFailed(f"{file.path}: the segment can't be written ({error.strerror})") from None
     segment = segments.folder(file.path) / info.name
     try:
         edits = [*_cuts(loaded, plan), *_links(loaded, plan), _note(loaded, plan, info, id, now_ms)]
-        staged = file.stage(_builder(loaded, edits), loaded.file.size)
+        staged = file.stage(builder(loaded, edits), loaded.file.size)
     except BaseException:
         segment.unlink(missing_ok=True)
         raise
@@ -212,6 +252,22 @@ def _stage(
     return Prepared(staged, segment, loaded.file.inode, gone, report)
 
 
+def _covered(loaded: Loaded, plan: Plan) -> Iterable[tuple[str, int]]:
+    """Runs of the compactions that cover what moves."""
+    branch = loaded.branch()
+    by = {node.id: made for node, made in zip(branch, cover(branch), strict=True)}
+    for made, run in groupby(by.get(loaded.nodes[at].id, "") for at in plan.moved):
+        yield made, sum(1 for _ in run)
+
+
+def _bridged(loaded: Loaded) -> Iterable[tuple[str, str, str | None]]:
+    """Holes, decided by the order of lines, which is about to change."""
+    for at in range(len(loaded.nodes)):
+        hole = loaded.graph.parent(at)[1]
+        if hole is not None:
+            yield hole.child, hole.missing, hole.bridged_to
+
+
 def _moved(loaded: Loaded, plan: Plan) -> Iterable[Moved]:
     wanted = {loaded.nodes[at].start for at in plan.moved}
     return (Moved(n.id, n.start, _whole(loaded, raw)) for n, raw in loaded.entries() if n.start in wanted)
@@ -223,10 +279,10 @@ def _whole(loaded: Loaded, raw: bytes) -> bytes:
     return raw
 
 
-_Edit = tuple[int, int, bytes]
+Edit: TypeAlias = tuple[int, int, bytes]
 
 
-def _cuts(loaded: Loaded, plan: Plan) -> Iterable[_Edit]:
+def _cuts(loaded: Loaded, plan: Plan) -> Iterable[Edit]:
     """Each moved record with its newline, where it has its line to itself."""
     with Path(loaded.path).open("rb") as file:
         for at in plan.moved:
@@ -239,14 +295,14 @@ def _cuts(loaded: Loaded, plan: Plan) -> Iterable[_Edit]:
             yield node.start, node.end + (newline if alone else 0), b""
 
 
-def _links(loaded: Loaded, plan: Plan) -> Iterable[_Edit]:
+def _links(loaded: Loaded, plan: Plan) -> Iterable[Edit]:
     parents = {loaded.nodes[at].start: parent for at, parent in plan.parents}
     for node, raw in loaded.entries():
         if node.start in parents:
             yield node.start, node.end, splice.put(_whole(loaded, raw), "parentId", parents[node.start])
 
 
-def _note(loaded: Loaded, plan: Plan, info: SegmentInfo, id: str, now_ms: int) -> _Edit:
+def _note(loaded: Loaded, plan: Plan, info: SegmentInfo, id: str, now_ms: int) -> Edit:
     """The line that names the segment, off the chain, where its first entry stood.
 
     It carries the epoch in force at that place: a higher one would void the lines behind it.
@@ -258,21 +314,30 @@ def _note(loaded: Loaded, plan: Plan, info: SegmentInfo, id: str, now_ms: int) -
     while parent in going:
         node = loaded.node(parent)
         parent = None if node is None else node.parent
-    line = lines.segment_line(id, parent, now_ms, max(0, epoch), info.name, info.digest, info.entries)
+    known = past.parents(past.marks(Path(loaded.path), loaded.nodes, loaded.raw))
+    changed = [loaded.nodes[at] for at, _ in plan.parents]
+    cut = {node.id: known.get(node.id, node.parent or "") for node in changed}
+    told = info.name, info.digest, info.entries
+    line = lines.segment_line(id, parent, now_ms, max(0, epoch), *told, cut)
     return first.start, first.start, line
 
 
-def _builder(loaded: Loaded, edits: Sequence[_Edit]) -> Callable[[BinaryIO], None]:
-    """Copies the file with the edits in it (which don't overlap; an insertion comes before its place)."""
+def builder(loaded: Loaded, edits: Sequence[Edit], tail: bytes = b"") -> Callable[[BinaryIO], None]:
+    """Copies the file with the edits in it, and `tail` behind it.
+
+    Edits are (begin, end, new bytes); they don't overlap. Insertions come before their place, several at
+    one place in the order in which they are given.
+    """
 
     def build(out: BinaryIO) -> None:
         with Path(loaded.path).open("rb") as file:
             at = 0
-            for start, end, text in sorted(edits):
+            for start, end, text in sorted(edits, key=lambda edit: edit[:2]):
                 _copy(file, at, start, out)
                 out.write(text)
                 at = max(at, end)
             _copy(file, at, loaded.file.size, out)
+            out.write(tail)
 
     return build
 

@@ -10,6 +10,7 @@ that tail through a crash between rename and re-read; `finish` completes such a 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -54,6 +55,20 @@ def stage(
         raise
     finally:
         os.close(fd)
+
+
+def leftovers(path: Path) -> list[Path]:
+    """Temp files of swaps that were killed before their rename. For the owner, when none is under way."""
+    stem = f"{path.name[:180]}."  # of a longer name another session may have the same: left alone
+    if len(path.name) > 180:
+        return []
+    tokens = ((each, each.name.removeprefix(stem).removesuffix(".tmp")) for each in path.parent.glob("*.tmp"))
+    found = [each for each, token in tokens if each.name.startswith(stem) and _HEX.fullmatch(token)]
+    new = path.with_name(f"{path.name}.segments") / "new.tmp"
+    return [*found, new] if new.exists() else found
+
+
+_HEX = re.compile("[0-9a-f]+")
 
 
 def commit(path: Path, old_fd: int, staged: Staged, *, sync: bool) -> Swapped:

@@ -1,0 +1,27 @@
+"""What a session's engine makes of a view, with a deadline; where it fails, the view itself, told loudly."""
+
+from __future__ import annotations
+
+from perdure.actors.messages import Snapshot
+from perdure.actors.services import Services
+from perdure.contracts import Assembled, EngineContext, Notice
+from perdure.kernel.outcome import Failed, trace_of
+from perdure.records import Items
+
+
+async def assemble(services: Services, view: Snapshot, items: Items) -> Assembled:
+    """The engine's answer for `items`."""
+    key, env = view.key, view.environment
+    engine = services.resolver.engine(key)
+    context = EngineContext(view.session_id, key, view.file, env.limits.total)
+    try:
+        with services.clock.fail_after(services.timing.engine):
+            found = await engine.assemble(context, items)
+        if not isinstance(found, Assembled):
+            raise TypeError(f"assemble returned {type(found).__name__}, not Assembled")
+        return found
+    except Exception as error:
+        name = engine.info.id
+        services.log.error("engine.failed", session=key, engine=name, trace=trace_of(Failed(error)))
+        services.events.publish(Notice(key, "engine", f"{name} failed, legacy answers: {error}"))
+        return Assembled(items)

@@ -1,0 +1,141 @@
+"""`perdure compact`: make the summary now, or (`--preview`) show what it would be and store nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from perdure.actors.previewing import Previewed
+from perdure.cli.changing import figures, report, session
+from perdure.cli.output import emit, patience, say, table
+from perdure.cli.resolving import resolve
+from perdure.cli.signals import Signals, hosted
+from perdure.cli.target import Target, existing
+from perdure.context.compaction.plan import Nothing
+from perdure.context.environment import Environment
+from perdure.edges.config import load
+from perdure.edges.session.decode import decode_entry
+from perdure.edges.session.facts import Opened
+from perdure.edges.session.load import load as load_file
+from perdure.edges.session.own import proof_of
+from perdure.edges.session.tail import open_session
+from perdure.host import Host
+
+
+def run(
+    key: str,
+    *,
+    preview: bool,
+    focus: str,
+    model: str | None,
+    window: int | None,
+    state: Path | None,
+    as_json: bool,
+) -> int:
+    """Exit 0 if it was (or would be) done, 1 if not."""
+    target, folder = session(key, state), existing(state)
+    patience(target.path)
+    settings = load(state=folder.root)
+    host = Host(folder.path, settings=settings, model=model, window=window)
+    found: dict[str, Any] = {}
+
+    async def work(_signals: Signals) -> int:
+        found.update(await (_preview if preview else _compact)(host, target, focus))
+        return 0 if found["done"] or found.get("preview") == "complete" else 1
+
+    code = anyio.run(hosted, host, key, work)
+    if found:
+        emit(found) if as_json else _show(found)
+    return code
+
+
+def _environment(host: Host, target: Target, opened: Opened) -> Environment:
+    return resolve(target, opened, host.settings, host.folder)[0]
+
+
+async def _compact(host: Host, target: Target, focus: str) -> dict[str, Any]:
+    key, path = str(target.key), target.path
+    opened = open_session(path)
+    env = _environment(host, target, opened)
+    before = figures(opened, env)
+    answer = await host.command(key, f"/compact {focus}".strip())
+    later = open_session(path)
+    done = later.compaction != opened.compaction
+    proof = _proof(path, later.compaction) if done else None
+    after = figures(later, env)
+    if proof:
+        before |= {"tokens": proof["tokens_before"]}
+        after |= {"tokens": proof["tokens_after"]}
+    reason = "" if done else answer
+    found = report(key, done=done, reason=reason, before=before, after=after, proof=proof or {})
+    return found | {"text": answer}
+
+
+def _proof(path: Path, compaction: str | None) -> dict[str, Any]:
+    loaded = load_file(path)
+    return {"compaction": compaction} | dict(proof_of(decode_entry(loaded.entry(compaction or ""))) or {})
+
+
+async def _preview(host: Host, target: Target, focus: str) -> dict[str, Any]:
+    key, opened = str(target.key), open_session(target.path)
+    seen = await host.preview_compaction(key, focus)
+    before = figures(opened, _environment(host, target, opened))
+    if isinstance(seen.plan, Nothing):
+        found = report(key, done=False, reason=seen.plan.reason, before=before, after=before, proof={})
+        return found | {"preview": "nothing", "text": f"nothing would be compacted: {seen.plan.reason}"}
+    found = report(
+        key,
+        done=False,
+        reason=seen.why or "a preview",
+        before=before,
+        after=_after(seen, before),
+        proof=msgspec.to_builtins(seen.proof) if seen.proof is not None else {},
+    )
+    return found | {
+        "preview": "complete" if seen.proof is not None else "plan",
+        "covered": [item.entry for item in seen.plan.covered],
+        "kept": [item.entry for item in seen.plan.kept],
+        "pins": [pin.entry for pin in seen.plan.pins],
+        "identifiers": list(seen.identifiers),
+        "summary": seen.summary,
+        "model_calls": seen.calls,
+        "text": _said(seen),
+    }
+
+
+def _after(seen: Previewed, before: dict[str, int]) -> dict[str, int]:
+    if seen.proof is None:
+        return before
+    before["tokens"] = seen.proof.tokens_before
+    return before | {"tokens": seen.proof.tokens_after, "entries": before["entries"] + 1}
+
+
+def _said(seen: Previewed) -> str:
+    assert not isinstance(seen.plan, Nothing)
+    covered = f"would cover {len(seen.plan.covered):,} messages and keep {len(seen.plan.kept):,}"
+    cost = f"this preview cost {seen.calls:,} model calls"
+    if seen.proof is None:
+        return f"{covered}; no summary: {seen.why}; {cost}"
+    sizes = f"{seen.proof.tokens_before:,} → {seen.proof.tokens_after:,} tokens"
+    return f"{covered} ({seen.proof.rung}): {sizes}; {cost}, nothing was stored"
+
+
+def _show(found: dict[str, Any]) -> None:
+    say(f"{found['key']}: {found['text']}")
+    if "covered" not in found:
+        return
+    rows: list[tuple[str, ...]] = [("what", "count", "from", "to")]
+    for name in ("covered", "kept"):
+        ids = found[name]
+        rows.append((name, f"{len(ids):,}", ids[0] if ids else "-", ids[-1] if ids else "-"))
+    say(table(rows, frozenset({1})))
+    if found["pins"]:
+        say(f"pinned, word for word: {', '.join(found['pins'])}")
+    if found["identifiers"]:
+        say(f"identifiers kept: {', '.join(found['identifiers'])}")
+    if found["summary"]:
+        say()
+        say(found["summary"])
