@@ -1,5 +1,6 @@
 # Each target builds its own .venv on a machine that has only Python >= 3.11, make and git.
 PYTHON ?= python3
+CONFORMANCE ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -7,7 +8,7 @@ PEERS := $(VENV)/peers
 PI := @mariozechner/pi-coding-agent
 PI_VERSION := 0.66.1
 
-.PHONY: demo test check interop bench kill clean
+.PHONY: demo test check conformance interop bench kill clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'perdure needs Python 3.11 or newer'"
@@ -35,6 +36,9 @@ check: $(VENV)/.test  ## lint, strict types, import contracts
 
 test: check  ## the checks and the whole suite
 	$(BIN)/python -m pytest
+
+conformance: $(VENV)/.test  ## ours against the reference's vectors; CONFORMANCE=DIR runs another folder of them
+	PYTHONPATH=tests $(BIN)/python -m conformance "$(CONFORMANCE)"
 
 interop: $(VENV)/.test  ## the session format both ways with the reference program (needs node and npm)
 	@if [ -d $(PEERS)/node_modules/$(PI) ] || ! command -v npm >/dev/null; then exit 0; fi; \

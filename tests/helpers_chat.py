@@ -163,7 +163,7 @@ def main() -> int:
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     source = Script(*SCRIPTS[sys.argv[1]])
-    host.default_factories = lambda clock: {  # type: ignore[attr-defined,assignment]
+    host.default_factories = lambda clock, *_: {  # type: ignore[attr-defined,assignment]
         "scripted": lambda info: ScriptedModel(info, source, clock, accounting=False)
     }
     return invoke(sys.argv[2:])

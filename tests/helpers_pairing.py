@@ -24,7 +24,7 @@ def ids(message: Assistant | None) -> list[str]:
 
 
 def broken_turn(items: Items) -> bool:
-    return any(m and m.stop in ("error", "aborted") and m.content for m, _ in turns(items))
+    return any(m and (m.stop == "error" or (m.stop == "aborted" and m.content)) for m, _ in turns(items))
 
 
 def reused_id(items: Items) -> bool:
@@ -55,7 +55,8 @@ def late_answer(items: Items) -> bool:
         got = {m.call_id for m in rest if isinstance(m, ToolResult)}
         if got & open_:
             return True
-        open_ |= set(ids(message)) - got
+        real = {m.call_id for m in rest if isinstance(m, ToolResult) and not m.is_error}
+        open_ |= set(ids(message)) - real
     return False
 
 

@@ -336,13 +336,17 @@ class Host:
         self._listeners = self._mids = 0
 
     def _models(self) -> tuple[ModelInfo, Mapping[str, ModelFactory]]:
-        factories: dict[str, ModelFactory] = {**default_factories(self.clock), **self._more_factories}
+        providers = self.settings.models.providers
+        factories = {**default_factories(self.clock, providers, self._environ), **self._more_factories}
         given = self._given
         if given is not None and not isinstance(given, str):
             factories[given.info.provider] = lambda _info: given
             return given.info, factories
         ref = given or self.settings.models.default or catalog.default_ref(self._environ)
-        return self._more_models.get(ref) or catalog.resolve(ref), factories
+        info = self._more_models.get(ref) or catalog.resolve(ref, providers)
+        if info.provider in factories:
+            factories[info.provider](info)  # an address that is none is told at the start
+        return info, factories
 
     def _configured_timing(self) -> Timing:
         models, host = self.settings.models, self.settings.host

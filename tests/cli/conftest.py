@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def _at_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith(("PERDURE_", "ANTHROPIC_")) and name != "PERDURE_SESSIONS":
+        if name.startswith(("PERDURE_", "ANTHROPIC_", "OPENAI_")) and name != "PERDURE_SESSIONS":
             monkeypatch.delenv(name)
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))

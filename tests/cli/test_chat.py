@@ -318,3 +318,25 @@ def test_help_names_every_command(state: Path) -> None:
         assert f"/{name}" in banner
         assert f"/{name}" in told
     assert "/name" in run("chat", "-m", "/help", "--state", state).out
+
+
+@pytest.mark.parametrize(
+    ("model", "environ", "told", "code"),
+    [
+        ("openai/gpt-4.1", {}, "set OPENAI_API_KEY", 1),
+        ("mistral/mistral-large-latest", {}, "set MISTRAL_API_KEY", 1),
+        ("openai/gpt-4.1", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "x"}, "OPENAI_BASE_URL: 'x'", 2),
+        ("claude-sonnet-4-5", {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "x"}, "ANTHROPIC_BASE_URL", 2),
+        ("openai/gpt-3", {}, "unknown model", 2),
+    ],
+)
+def test_a_provider_that_is_not_set_up_is_told_in_one_line_and_not_tried_again(
+    model: str, environ: dict[str, str], told: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    ran = run("chat", "-m", "x", "--model", model, "--state", tmp_path)
+    assert ran.code == code
+    assert told in ran.err
+    assert "retry" not in ran.err
+    assert len(ran.err.splitlines()) == 1

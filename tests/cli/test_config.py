@@ -119,3 +119,22 @@ def test_workspaces_that_are_no_folders_are_found(tmp_path: Path) -> None:
         "tools.workspace": "no such folder",
         "agents.a.workspace": "not a folder",
     }
+
+
+def test_servers_whose_address_is_missing_or_none_are_found(tmp_path: Path) -> None:
+    text = """
+        [models.providers.box]
+        window = 64000
+        [models.providers.other]
+        base_url = "10.0.0.5:8000/v1"
+        api = "smoke"
+        [models.providers.ollama]
+        window = 64000
+    """
+    file = write(tmp_path / "perdure.toml", text)
+    assert findings(file)["models.providers.other.api"][1].count("openai-") == 2
+    file = write(tmp_path / "perdure.toml", text.replace('api = "smoke"', ""))
+    found = findings(file)
+    assert set(found) == {"models.providers.box.base_url", "models.providers.other.base_url"}
+    assert "missing" in found["models.providers.box.base_url"][0]
+    assert "does not begin with http" in found["models.providers.other.base_url"][0]

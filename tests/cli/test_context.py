@@ -367,3 +367,39 @@ def test_a_recorded_session_gives_a_sound_request_or_the_typed_overflow(file: Pa
         assert (ran.code, kinds.count("overflow")) == (0, 0)
         validate(told["request"])
     assert fingerprint(file.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("ref", "keys"),
+    [
+        ("openai/gpt-4.1", {"model", "input", "instructions", "tools", "max_output_tokens", "store"}),
+        ("mistral/mistral-large-latest", {"model", "messages", "tools", "max_tokens", "stream"}),
+        ("ollama/qwen3:8b", {"model", "messages", "tools", "max_tokens", "stream", "stream_options"}),
+    ],
+)
+def test_the_request_is_the_very_body_of_the_models_own_api(ref: str, keys: set[str], tmp_path: Path) -> None:
+    told = report(compacted(tmp_path / "s.jsonl"), "--model", ref)
+    info = catalog.resolve(ref)
+    assert set(told["request"]) >= keys
+    assert (told["model"], told["window"]) == (ref, info.window)
+    validate(told["request"], model=info)
+
+
+def test_a_configured_server_is_a_model_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+        [models.providers.box]
+        base_url = "http://10.0.0.5:8000/v1"
+        window = 64000
+        [models.providers.box.models."qwen/qwen3"]
+        window = 128000
+        price_input = 1
+    """
+    (tmp_path / "perdure.toml").write_text(text)
+    path = compacted(tmp_path / "s.jsonl")
+    for ref, window in (("box/any", 64_000), ("box/qwen/qwen3", 128_000)):
+        told = report(path, "--model", ref, "--state", tmp_path)
+        assert (told["window"], told["request"]["model"]) == (window, ref.removeprefix("box/"))
+    monkeypatch.setenv("PERDURE_MODELS__PROVIDERS__BOX__WINDOW", "70000")
+    assert report(path, "--model", "box/any", "--state", tmp_path)["window"] == 70_000

@@ -252,7 +252,7 @@ def test_doctor_loads_no_vendor_no_tool_and_no_loop(tmp_path: Path) -> None:
     file = write(tmp_path / "s.jsonl", [user("e0", None), assistant("e1", "e0")])
     code = (
         "import sys; from perdure.cli.entry import invoke; assert invoke(['doctor', sys.argv[1]]) == 0\n"
-        "heavy = 'anthropic mcp anyio asyncio trio structlog bpe_openai rich cyclopts'.split()\n"
+        "heavy = 'anthropic openai mcp anyio asyncio trio structlog bpe_openai rich cyclopts'.split()\n"
         "print([m for m in sys.modules if m.split('.')[0] in heavy or m.startswith('perdure.edges.tools')])"
     )
     done = python(code, file)

@@ -3,58 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers_conformance import cases, ident
-from helpers_messages import items, result, says, user, view
+from helpers_messages import items, result, says, user
 from perdure.context.changed import as_decisions
-from perdure.context.limit import RULE, history_limit, limit, margin
+from perdure.context.limit import RULE, limit, margin
 from perdure.records import Decision, Items, Summary, User
-
-LIMITS = [
-    case
-    for case in cases("limit_history", "limitHistoryTurns")
-    if isinstance(case["input"]["messages"], list)
-    and all(isinstance(m, dict) for m in case["input"]["messages"])
-]
-KEYS = [
-    case
-    for case in cases("limit_history", "getHistoryLimitFromSessionKey")
-    # A key is a text: records and the command line let nothing else through.
-    if isinstance(case["input"].get("sessionKey"), str)
-]
-
-
-def odd_limit(case: dict[str, Any]) -> bool:
-    """A limit is a whole number; the configuration refuses what is not."""
-    given_ = case["params"].get("limit")
-    return given_ is not None and type(given_) is not int
-
-
-@pytest.mark.parametrize("case", [case for case in LIMITS if not odd_limit(case)], ids=ident)
-def test_the_last_turns_are_kept_as_the_reference_keeps_them(case: dict[str, Any]) -> None:
-    source = view(case["input"]["messages"])
-    done = limit(source, case["params"].get("limit"))
-    wanted = view(case["expected"]["out"])
-    lost_summary = (
-        [m for m in source[:1] if isinstance(m.message, Summary)] if len(wanted) < len(source) else []
-    )
-    assert [i.message for i in done.items] == [i.message for i in (*lost_summary, *wanted)]
-
-
-@pytest.mark.parametrize("case", KEYS, ids=ident)
-def test_the_limit_of_a_session_key_is_that_of_its_channel_and_peer(case: dict[str, Any]) -> None:
-    config = case["input"].get("config")
-    channels = config.get("channels") if isinstance(config, dict) else None
-    found = history_limit(case["input"]["sessionKey"], channels)
-    wanted = case["expected"]["limit"]
-    if wanted is not None and type(wanted) is not int:
-        wanted = None  # the configuration holds whole numbers only
-    assert found == wanted
 
 
 def turns(n: int) -> Items:

@@ -8,6 +8,7 @@ import anyio
 import httpx2
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from helpers_models import assistant, body, use, user
 from perdure.edges.models.catalog import resolve
@@ -117,3 +118,68 @@ async def test_a_client_that_leaves_in_the_middle_harms_nobody() -> None:
                 await stream.send(raw)
             await stream.aclose()
         assert (await post(server, asked())).status_code == 200
+
+
+OPENAI = {"chat": ("openai/gpt-4o", "/chat/completions"), "responses": ("openai/gpt-5", "/responses")}
+
+
+def openai_body(api: str, **more: Any) -> dict[str, Any]:
+    asked: dict[str, Any] = {"model": OPENAI[api][0].removeprefix("openai/")}
+    words = [{"role": "user", "content": "hello"}]
+    return asked | {"messages" if api == "chat" else "input": words} | more
+
+
+@pytest.mark.parametrize("api", OPENAI)
+async def test_the_apis_of_openai_refuse_in_their_own_words(api: str) -> None:
+    ref, path = OPENAI[api]
+    info = replace(
+        resolve(ref), api="openai-completions" if api == "chat" else "openai-responses", window=1000
+    )
+    async with loopback(lambda data, request: say("x"), info) as server:
+        key = {"authorization": f"Bearer {server.key}"}
+        over = openai_body(
+            api,
+            **(
+                {"messages": [{"role": "user", "content": "word " * 2_000}]}
+                if api == "chat"
+                else {"input": "word " * 2_000}
+            ),
+        )
+        cases = [
+            (b"{", {}, 401, "Incorrect API key", "invalid_api_key"),
+            (b"{", key, 400, "The request body is not valid JSON: ", None),
+            (
+                msgspec.json.encode(openai_body(api, max_turns=1)),
+                key,
+                400,
+                "Unknown parameter",
+                "unknown_parameter",
+            ),
+            (
+                msgspec.json.encode(openai_body(api) | {"model": "nope"}),
+                key,
+                404,
+                "The model `nope`",
+                "model_not_found",
+            ),
+            (msgspec.json.encode(over), key, 400, "", "context_length_exceeded"),
+        ]
+        for raw, told, status, message, code in cases:
+            reply = await post(server, raw, path, told)
+            error = reply.json()["error"]
+            assert (reply.status_code, error["code"]) == (status, code)
+            assert error["message"].startswith(message)
+
+
+async def test_the_apis_of_openai_answer_in_one_piece_where_no_stream_is_asked_for() -> None:
+    for api, (ref, path) in OPENAI.items():
+        info = replace(resolve(ref), api="openai-completions" if api == "chat" else "openai-responses")
+        async with loopback(lambda data, request: say("four words of answer"), info) as server:
+            key = {"authorization": f"Bearer {server.key}"}
+            told = (await post(server, openai_body(api), path, key)).json()
+            if api == "chat":
+                assert told["choices"][0]["message"]["content"] == "four words of answer"
+                assert told["usage"]["total_tokens"] == told["usage"]["prompt_tokens"] + 4
+            else:
+                assert told["output"][0]["content"][0]["text"] == "four words of answer"
+                assert (told["status"], told["usage"]["output_tokens"]) == ("completed", 4)

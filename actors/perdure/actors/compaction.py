@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
-
-import msgspec
 
 from perdure.actors.messages import Compact, Compacted, CompactionFailed
 from perdure.actors.model_call import answer_of
 from perdure.actors.services import Services
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
 from perdure.context.compaction.plan import Nothing, Plan, plan
+from perdure.context.policy import policy_for
+from perdure.context.wire import render
 from perdure.contracts import EngineCompaction, EngineContext, Request
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
-from perdure.records import ModelInfo, Text
+from perdure.records import Item, ModelInfo, Text, User
 
 _KINDS: Mapping[str, str] = {"deferred": "unreachable", "failed": "unreachable", "aborted": "aborted"}
 
@@ -123,11 +122,13 @@ async def _call(services: Services, request: Request) -> Reply:
 
 
 def body(info: ModelInfo, ask: Ask) -> bytes:
-    """The summariser's request: no tools, no cache marks, one user message."""
-    request: dict[str, Any] = {
-        "model": info.id,
-        "max_tokens": ask.max_tokens,
-        "system": [{"type": "text", "text": ask.system}],
-        "messages": [{"role": "user", "content": [{"type": "text", "text": ask.prompt}]}],
-    }
-    return msgspec.json.encode(request)
+    """The summariser's request, in its model's API: no tools, no cache marks, one user message."""
+    return render(
+        (Item("", User((Text(ask.prompt),))),),
+        system=ask.system,
+        tools=(),
+        model=info,
+        policy=policy_for(info),
+        max_tokens=ask.max_tokens,
+        retention="none",
+    )

@@ -89,10 +89,11 @@ class HostResolver:
     def model_info(self, ref: str) -> ModelInfo:
         if ref in (self._default.ref, self._default.id):
             return self._default
-        info = self._known.get(ref) or catalog.resolve(ref)
+        info = self._known.get(ref) or catalog.resolve(ref, self._settings.models.providers)
         if info.provider not in self._factories:
             known = ", ".join(sorted(self._factories))
             raise ConfigError(f"model {ref}: nothing here speaks to provider {info.provider!r} ({known} do)")
+        self.model(info)  # raises for an address that is none
         return info
 
     def model(self, info: ModelInfo) -> Model:

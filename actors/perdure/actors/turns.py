@@ -30,7 +30,7 @@ from perdure.kernel.deadlines import Timer
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
 from perdure.kernel.outcome import Cancelled, Failed, Returned, describe, trace_of
-from perdure.records import Assistant, Text
+from perdure.records import Assistant, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -48,6 +48,7 @@ class Turns:
 
     def __init__(self, session: Session, number: int = 0) -> None:
         self.session, self.number = session, number
+        self.called: set[str] = set()  # ids of the calls that the running turn has on record
         self.job: Job | None = None
         self.aborted = False  # somebody asked for the running turn's end
         self.tally = Tally()
@@ -81,6 +82,7 @@ class Turns:
         session = self.session
         self.number += 1
         self.aborted = False
+        self.called.clear()
         session.state = "running"
         number, post = self.number, session.ref.post
         turn = Turn(session.key, number, session.ref, session.services, self.tally, self.scratch, self.watch)
@@ -158,6 +160,10 @@ class Turns:
         if self._is_stale(mail.turn):
             mail.done.fail(Stale("this turn is over"))
             return
+        if isinstance(mail.message, ToolResult) and mail.message.call_id not in self.called:
+            session.services.log.error("turn.stray_result", session=session.key, call=mail.message.call_id)
+            mail.done.fail(Stale(f"no call {mail.message.call_id} of this turn is on record"))
+            return
         transcript = session.transcript
         learned = session.compacting.learned(mail)
         try:
@@ -176,6 +182,8 @@ class Turns:
             self.answered = session.services.clock.wall_ms()
             session.compacting.accepted()
         mail.done.set(item)
+        if isinstance(item.message, Assistant):
+            self.called.update(block.id for block in item.message.content if isinstance(block, ToolCall))
         if not self._passive:
             told = Ingest(session.key, str(transcript.file.path), transcript.session_id, (item,))
             session.submit("ingest", told)

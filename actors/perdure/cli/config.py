@@ -92,7 +92,7 @@ def _models(settings: Settings) -> Iterator[tuple[str, str, str]]:
     named += [(f"agents.{agent.name}.model", agent.model) for agent in settings.agents]
     for key, ref in named:
         try:
-            catalog.resolve(ref or "scripted")
+            catalog.resolve(ref or "scripted", settings.models.providers)
         except ConfigError:
             near = ", ".join(catalog.nearest(ref))
             yield key, f"unknown model {ref!r}", f"{near} and others: `--json` lists all"

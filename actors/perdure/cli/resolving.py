@@ -41,7 +41,8 @@ def workspace(settings: Settings, folder: StateFolder, key: str) -> Path:
 def model_info(ref: str | None, key: str | None, settings: Settings) -> ModelInfo:
     """The model asked for, else the configured one, else the built-in default. Raises `ConfigError`."""
     own = agent_settings(settings, key).model if key is not None else ""
-    return catalog.resolve(ref or own or settings.models.default or catalog.default_ref(os.environ))
+    chosen = ref or own or settings.models.default or catalog.default_ref(os.environ)
+    return catalog.resolve(chosen, settings.models.providers)
 
 
 def window_of(told: int | None, settings: Settings, info: ModelInfo) -> int:

@@ -13,6 +13,7 @@ from perdure.actors.services import Timing
 from perdure.edges.models import catalog
 from perdure.edges.models.accounting import Accounting
 from perdure.edges.models.scripted import ScriptedModel
+from perdure.edges.models.vendors import vendor_of
 from perdure.edges.session import keys
 from perdure.edges.session.history import History
 from perdure.edges.settings import Settings
@@ -359,7 +360,9 @@ def _info(ref: str, window: int) -> ModelInfo:
         return replace(catalog.resolve(ref), window=window)
     except ConfigError:
         provider, _, name = ref.rpartition("/")
-        return ModelInfo(provider or "scripted", name, window=window)
+        vendor = vendor_of(provider)
+        api = vendor.api if vendor is not None else ModelInfo("", "").api
+        return ModelInfo(provider or "scripted", name, api, window=window)
 
 
 def _called(step: ModelStep) -> list[str]:

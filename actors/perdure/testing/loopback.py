@@ -1,7 +1,10 @@
-"""A provider of the Messages API on 127.0.0.1, scripted and strict, to drive a real SDK against.
+"""A provider on 127.0.0.1, scripted and strict, to drive a real SDK against: of the model's own API.
 
     async with loopback(source) as server:
         model = AnthropicModel(info, api_key=server.key, base_url=server.url)
+
+    async with loopback(source, catalog.resolve("openai/gpt-4.1")) as server:
+        model = OpenAIModel(info, api_key=server.key, base_url=server.url)
 
 It checks what the scripted model checks, in the provider's order: key, size, JSON, structure, window;
 then plays the answer of `source`, faults included.
@@ -21,12 +24,12 @@ from anyio.abc import SocketAttribute, SocketStream
 from perdure.contracts import Request
 from perdure.edges.models.accounting import Accounting
 from perdure.edges.models.catalog import resolve
-from perdure.edges.models.provider import Provider
+from perdure.edges.models.provider import Provider, decode
 from perdure.edges.models.reply import ScriptedReply, Source
 from perdure.edges.models.rules.refusal import Refused
 from perdure.kernel.clock import Clock, RealClock
 from perdure.records import ModelInfo
-from perdure.testing import sse
+from perdure.testing.speech import SPEECHES, Speech
 
 MAX_BODY = 32 * 1024 * 1024
 Json = dict[str, Any]
@@ -35,8 +38,9 @@ Json = dict[str, Any]
 class Loopback:
     """The server's face: where it listens, which key it takes, which bodies it saw, in order."""
 
-    def __init__(self, provider: Provider, books: Accounting, key: str) -> None:
+    def __init__(self, provider: Provider, books: Accounting, key: str, speech: Speech) -> None:
         self._provider, self._books, self.key = provider, books, key
+        self._speech = speech
         self.url = ""
         self.requests: list[Json] = []
         self.headers: list[dict[str, str]] = []
@@ -60,7 +64,7 @@ class Loopback:
         self.headers.append(headers)
         try:
             self._admit(path, headers, body)
-            if path.startswith("/v1/messages/count_tokens"):
+            if self._speech.counts and path.startswith(self._speech.counts):
                 await wire.reply(200, self._count(body))
                 return wire.next()
             return await self._message(wire, body)
@@ -69,26 +73,23 @@ class Loopback:
             return wire.next()
 
     def _admit(self, path: str, headers: dict[str, str], body: bytes) -> None:
-        given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
-        if given != self.key:
-            raise Refused(401, "authentication_error", "invalid x-api-key")
-        if "anthropic-version" not in headers:
-            raise Refused(400, "invalid_request_error", "anthropic-version: header is required")
-        if not path.startswith("/v1/messages"):
+        self._speech.admit(headers, self.key)
+        if not path.startswith(self._speech.path):
             raise Refused(404, "not_found_error", "Not found")
         if len(body) > MAX_BODY:
             raise Refused(413, "request_too_large", "Request exceeds the maximum size")
 
     def _count(self, body: bytes) -> Json:
-        decoded = self._provider.structure(body, counting=True)
-        self.requests.append(decoded)
-        return {"input_tokens": self._books.count(decoded)}
+        read = self._provider.structure(body, counting=True)
+        self.requests.append(decode(body))
+        return {"input_tokens": self._books.count(read)}
 
     async def _message(self, wire: Wire, body: bytes) -> bool:
-        decoded = self._provider.structure(body)
-        self.requests.append(decoded)
-        plan = self._provider.plan(decoded)
-        decided = await self._provider.decide(decoded, plan, Request(body, self._provider.info))
+        read = self._provider.structure(body)
+        asked = decode(body)
+        self.requests.append(asked)
+        plan = self._provider.plan(read)
+        decided = await self._provider.decide(read, plan, Request(body, self._provider.info))
         reply = decided.reply
         if reply.fault == "stall":
             await anyio.sleep_forever()
@@ -98,23 +99,23 @@ class Loopback:
             await wire.reply(failed.status, self._provider.family.error_body(failed), wait)
             return wire.next()
         self._provider.begin(decided)
-        whole = sse.message(decided, decoded["model"])
-        if not decoded.get("stream"):
+        whole = self._speech.whole(decided, asked)
+        if not asked.get("stream"):
             await wire.reply(200, whole)
             return wire.next()
-        return await self._stream(wire, whole, reply)
+        return await self._stream(wire, self._speech.events(whole, reply, asked), reply)
 
-    async def _stream(self, wire: Wire, whole: Json, reply: ScriptedReply) -> bool:
-        told = list(sse.events(whole, reply))
+    async def _stream(self, wire: Wire, told: list[bytes], reply: ScriptedReply) -> bool:
         if reply.fault in ("cut", "overloaded_midway"):
             told = told[: len(told) // 2]
         if reply.fault == "overloaded_midway":
-            told.append({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+            told.append(self._speech.midway)
         await wire.begin(200, {"content-type": "text/event-stream; charset=utf-8"})
         for event in told:
-            await wire.send(sse.encode(event))
+            await wire.send(event)
         if reply.fault == "cut":
             return False
+        await wire.send(self._speech.last)
         await wire.end()
         return wire.next()
 
@@ -194,15 +195,16 @@ async def loopback(
     strict: bool = True,
     known: bool = True,
 ) -> AsyncIterator[Loopback]:
-    """Serve while the block runs; every connection ends with it."""
+    """Serve the API of `info` while the block runs; every connection ends with it."""
     books = Accounting()
     known_model = info or resolve("anthropic/claude-sonnet-4-5")
     provider = Provider(
         known_model, source, clock or RealClock(), strict=strict, known=known, accounting=books
     )
-    server = Loopback(provider, books, key)
+    speech = SPEECHES[known_model.api]
+    server = Loopback(provider, books, key, speech)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    server.url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+    server.url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}{speech.base}"
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, server.serve)
         try:

@@ -16,7 +16,7 @@ REASONS = {"stop": "end_turn", "length": "max_tokens", "toolUse": "tool_use"}
 Json = dict[str, Any]
 
 
-def message(decided: Decided, model: str) -> Json:
+def message(decided: Decided, body: Json) -> Json:
     """The whole message of an answer that isn't streamed."""
     reply, blocks = decided.reply, () if decided.reply.fault == "empty" else decided.blocks
     ident = blake2b(repr(decided).encode("utf-8", "replace"), digest_size=12).hexdigest()
@@ -24,7 +24,7 @@ def message(decided: Decided, model: str) -> Json:
         "id": f"msg_{ident}",
         "type": "message",
         "role": "assistant",
-        "model": model,
+        "model": body["model"],
         "content": [content(block) for block in blocks],
         "stop_reason": reason(reply, blocks),
         "stop_sequence": None,
@@ -123,3 +123,11 @@ def _deltas(block: Json, reply: ScriptedReply) -> Iterator[Json]:
 def encode(event: Json) -> bytes:
     """One server-sent event; its name is the type of its data."""
     return f"event: {event['type']}\ndata: ".encode() + msgspec.json.encode(event) + b"\n\n"
+
+
+def stream(whole: Json, reply: ScriptedReply, body: Json) -> list[bytes]:
+    """The same events, encoded."""
+    return [encode(event) for event in events(whole, reply)]
+
+
+MIDWAY = encode({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})

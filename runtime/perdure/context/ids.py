@@ -1,7 +1,8 @@
 """Tool call ids on the wire: the provider's alphabet, unique over the request, equal on both sides.
 
 Stored ids never change. An id that can't keep its own form because an earlier call has it is a
-decision (`id:<entry>:<n>`), so that it stays the same when that earlier call leaves the view.
+decision (`id:<entry>:<n>`), so that it stays the same when that earlier call leaves the view. Ids of
+nine characters are decided by themselves (`id9:…`): a session may go to such a model and back.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ RENAMED = "sanitise: call id rewritten"
 
 _OTHER = re.compile(r"[^A-Za-z0-9]")
 _NATIVE = re.compile(r"toolu_[A-Za-z0-9_]{1,58}")
+# Any API takes it; behind the bar stands the item id of the Responses API, which goes out beside it.
+_PLAIN = re.compile(r"([A-Za-z0-9_-]{1,40})(\|fc_[A-Za-z0-9_-]{1,60})?")
 
 
 def wire_id(raw: str, mode: IdMode) -> str:
@@ -71,8 +74,6 @@ def normalise(
     A result belongs to a call of its own turn before it belongs to one of an earlier turn. `in_use`:
     the ids of what comes before these items; those of the items are added to it.
     """
-    if policy.ids == "none":
-        return Changed(items)
     work = _Renaming(policy.ids, policy.native_ids, decided, in_use or IdsInUse())
     work.reserve(items)
     out = [work.item(item) for item in items]
@@ -85,12 +86,13 @@ class _Renaming:
     """Walks a history once. `waiting` holds the new ids that no result has claimed yet."""
 
     __slots__ = (
-        "changed", "decided", "decisions", "here", "lines", "mode",
+        "changed", "decided", "decisions", "here", "kind", "lines", "mode",
         "native", "orphans", "reserved", "seen", "used", "waiting",
     )  # fmt: skip
 
     def __init__(self, mode: IdMode, native: bool, decided: Decisions, in_use: IdsInUse) -> None:
         self.mode, self.native, self.decided = mode, native, decided
+        self.kind = "id9" if mode == "strict9" else "id"
         self.changed = False
         self.used, self.seen, self.orphans = in_use.used, in_use.seen, in_use.orphans
         self.reserved: set[str] = set()
@@ -101,12 +103,12 @@ class _Renaming:
 
     def reserve(self, items: Items) -> None:
         """Ids given to later calls before may not be given to earlier ones now."""
-        if not any(key.startswith("id:") for key in self.decided):
+        if not any(key.startswith(f"{self.kind}:") for key in self.decided):
             return
         for item in items:
             if type(item.message) is Assistant:
                 for n in range(len(item.message.content)):
-                    found = self.decided.get(f"id:{item.entry}:{n}")
+                    found = self.decided.get(f"{self.kind}:{item.entry}:{n}")
                     if found is not None:
                         self.reserved.add(found.value)
 
@@ -148,7 +150,7 @@ class _Renaming:
 
     def call(self, entry: str, n: int, raw: str) -> str:
         count = self.seen[raw] = self.seen.get(raw, 0) + 1
-        key = f"id:{entry}:{n}"
+        key = f"{self.kind}:{entry}:{n}"
         before = self.decided.get(key)
         if before is not None and before.value not in self.used:
             new = before.value
@@ -156,16 +158,16 @@ class _Renaming:
             new = self.allocate(raw, raw if count == 1 else f"{raw}:{count}")
             if entry and new != self.own_form(raw):
                 self.decisions.append(Decision(key, "renamed", value=new))
-        self.used[new] = True
+        self.take(new)
         self.here.setdefault(raw, []).append(new)
         return new
 
     def own_form(self, raw: str) -> str:
         """The id this call would have in a history of its own."""
-        if self.native and _NATIVE.fullmatch(raw):
+        if self.keeps(raw):
             return raw
         base = wire_id(raw, self.mode)
-        return base[:MAX_LENGTH] if self.mode == "strict" else base
+        return base if self.mode == "strict9" else base[:MAX_LENGTH]
 
     def claim(self, raw: str) -> str:
         for queue in (self.here.get(raw), self.waiting.get(raw)):
@@ -173,12 +175,24 @@ class _Renaming:
                 return queue.pop(0)
         count = self.orphans[raw] = self.orphans.get(raw, 0) + 1
         new = self.allocate(None, f"{raw}:tool_result:{count}")
-        self.used[new] = True
+        self.take(new)
         return new
+
+    def take(self, new: str) -> None:
+        """An id is in use; of one with two parts, each is."""
+        self.used[new] = True
+        if "|" in new:
+            self.used.update(dict.fromkeys(new.split("|"), True))
+
+    def keeps(self, raw: str) -> bool:
+        """Whether this mode leaves such an id as it is."""
+        if self.mode == "none":
+            return _PLAIN.fullmatch(raw) is not None
+        return self.native and _NATIVE.fullmatch(raw) is not None
 
     def allocate(self, raw: str | None, seed: str) -> str:
         taken = _Taken(self.used, self.reserved)
-        if self.native and raw == seed and _NATIVE.fullmatch(seed) and seed not in taken:
+        if raw == seed and self.keeps(seed) and not any(part in taken for part in seed.split("|")):
             return seed
         base = wire_id(seed, self.mode)
         if self.mode == "strict9":

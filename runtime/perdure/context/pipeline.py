@@ -29,7 +29,7 @@ from perdure.context.settled import Settled
 from perdure.context.strip import strip
 from perdure.context.tokens import Estimator, Gauge, Measure
 from perdure.context.validate import validate
-from perdure.context.wire import Memo, render
+from perdure.context.wire import Memo, answer_room, render
 from perdure.contracts import Assembled
 from perdure.records import Decision, Items, LedgerLine, Record
 
@@ -198,13 +198,14 @@ def _sealed(
     tokens = estimator.whole(size, fixed)
     careful = tokens if estimator.samples else estimator.upper(size, fixed)
     thinking = env.thinking if done.thinking else "off"
+    room = answer_room(env.model, env.limits.window, careful)
     body = render(
         done.items,
         system=insert_after_boundary(env.system, assembled.addition),
         tools=env.tools,
         model=env.model,
         policy=env.policy,
-        max_tokens=max(1, min(env.output_cap, env.limits.window - careful)),
+        max_tokens=max(1, min(env.output_cap, room)),
         thinking_level=thinking,
         retention=env.retention,
         session=env.session,

@@ -34,6 +34,9 @@ class TranscriptPolicy(Record):
     `ids`: alphabet of tool call ids; `native_ids` keeps `toolu_…` ids as they are. `merge_users` and
     `merge_assistants`: consecutive turns of one role become one. `drop_thinking`: only the open tool
     loop keeps its thinking. `wire_names`: tool names hold letters, digits, `_` and `-` only.
+    `reasoning_field`: the field of a Chat Completions message in which the open tool loop's reasoning
+    goes back to servers that ask for it; empty for all others. Ids of mode `none` stay as they are
+    unless no API would take them.
     """
 
     full: bool = False
@@ -48,6 +51,7 @@ class TranscriptPolicy(Record):
     merge_users: bool = False
     synthesise: bool = False
     wire_names: bool = False
+    reasoning_field: str = ""
     images: ImageRules = ImageRules()
 
 
@@ -90,6 +94,10 @@ _BY_PROVIDER: dict[str, TranscriptPolicy] = {
 _ROUTERS = frozenset({"openrouter", "kilocode", "opencode", "opencode-go"})
 _OPENAI = frozenset({"openai", "openai-codex"})
 _DROPPING = frozenset({"anthropic", "anthropic-vertex", "amazon-bedrock", "minimax", "minimax-portal"})
+# Servers whose models want the reasoning of a tool loop back (their API references, 2026-11).
+_REASONING_BACK = frozenset({"deepseek", "moonshot", "moonshotai", "kimi", "zai"})
+# Mistral's own request checks (mistral-common) come with its models wherever they are served.
+_MISTRAL = re.compile(r"mistral|ministral|mixtral|codestral|devstral|pixtral|magistral|voxtral")
 
 # Claude models that read the thinking of earlier turns: taking it out would only break their cache.
 _PRESERVING = re.compile(r"opus-4|sonnet-4|haiku-4|claude-(?:opus-|sonnet-|haiku-)?(?:[5-9]|\d{2,})")
@@ -99,6 +107,10 @@ def policy_for(model: ModelInfo) -> TranscriptPolicy:
     """The policy of a model: its provider's row, else that of its API, else the defaults."""
     provider, name = model.provider.strip().lower(), model.id.lower()
     policy = _base(provider, model.api)
+    if model.api == "openai-completions" and provider in _REASONING_BACK:
+        policy = replace(policy, reasoning_field="reasoning_content")
+    if model.api == "openai-completions" and is_mistral(model):
+        policy = replace(policy, ids="strict9")
     if provider in _ROUTERS:
         return replace(policy, base64_signatures="gemini" in name)
     if provider == "github-copilot":
@@ -106,6 +118,11 @@ def policy_for(model: ModelInfo) -> TranscriptPolicy:
     if provider == "kimi-coding" or not policy.keep_signatures:
         return policy
     return replace(policy, drop_thinking="claude" in name and not preserves_thinking(name))
+
+
+def is_mistral(model: ModelInfo) -> bool:
+    """Whether a request is checked by Mistral's rules: its own service, or one of its models elsewhere."""
+    return "mistral" in model.provider.lower() or _MISTRAL.search(model.id.lower()) is not None
 
 
 def preserves_thinking(model_id: str) -> bool:

@@ -62,6 +62,7 @@ def prune(
     sizes = gauge.sizes("prune", items)
     known = sizes.places(decided)
     warm = settings is None or cache_age is None or settings.ttl <= 0 or cache_age < settings.ttl
+    warm = warm or window < 1  # a share of nothing is no line
     if warm and not known:
         return Changed(items)
     desk = _Desk(sizes, gauge, window * numbers.CHARS_PER_TOKEN_ESTIMATE)

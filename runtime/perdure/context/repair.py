@@ -241,8 +241,8 @@ class _Batch:
 
     def run(self) -> None:
         """Results first, in call order, one for each call; then the rest in its own order."""
-        twins = len(self.pending) < len(self.calls)
-        chosen = [self.choose(n, call, twins) for n, call in enumerate(self.calls)]
+        ids = [call.id for call in self.calls]
+        chosen = [self.choose(n, call, ids.count(call.id) > 1) for n, call in enumerate(self.calls)]
         self.report_moves([item for item in chosen if item is not None])
         for n, item in enumerate(chosen):
             answer = self.made_up(n) if item is None else self.named(item)

@@ -95,7 +95,7 @@ def sanitize(
     done = done.then(lambda now: old_images(now, policy, decided))
     if policy.pairing:
         done = done.then(lambda now: repair(now, decided=decided, covered=covered, unseen=unseen))
-    done = done.then(lambda now: settle(now, model, policy, on=on, since=before.since))
+    done = done.then(lambda now: settle(now, model, policy, on=on, since=before.since, used=before.ids.used))
     return done.then(lambda now: normalise(now, policy, decided, before.ids))
 
 

@@ -6,12 +6,21 @@ A signature is valid for the model that made it and, on some models, only behind
 from __future__ import annotations
 
 import re
+from collections.abc import MutableMapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from perdure.context.changed import Changed
 from perdure.context.policy import TranscriptPolicy
+from perdure.context.reasoning import (
+    RESPONSES,
+    cut_pairs,
+    drop_alone,
+    drop_repeated,
+    replayable,
+    says_something,
+)
 from perdure.records import (
     Assistant,
     Item,
@@ -36,19 +45,29 @@ EMPTIED = "thinking: the message held nothing else"
 MIN_BUDGET = 1024
 BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384, "xhigh": 32_000}
 
+CHAT = "openai-completions"
 _DATED = re.compile(r"-20\d{6}$")
 
 
 def settle(
-    items: Items, model: ModelInfo, policy: TranscriptPolicy, *, on: bool = True, since: int = -1
+    items: Items,
+    model: ModelInfo,
+    policy: TranscriptPolicy,
+    *,
+    on: bool = True,
+    since: int = -1,
+    used: MutableMapping[str, bool] | None = None,
 ) -> Changed:
     """The items with the thinking that may be sent to `model`.
 
     `on=False` takes all of it out. `.thinking` of the outcome is false if the request must be made
     with thinking off: the open tool loop holds thinking of another model, or (models with a thinking
     budget) doesn't begin with thinking although the provider demands it. `since`: when the latest
-    compaction before these items was made (ms), if there was one.
+    compaction before these items was made (ms), if there was one. `used`: ids sent before these items,
+    to which those of reasoning items are added.
     """
+    if model.api in RESPONSES:
+        return _reasoning(items, model, since, {} if used is None else used)
     start, last = open_loop(items), _last_assistant(items)
     since = max(since, compacted_at(items))
     out: list[Item] = []
@@ -60,7 +79,7 @@ def settle(
             out.append(item)
             continue
         rule = _fault(message, model, policy, place >= start, place == last, since) if on else OFF
-        if not rule and not _heads_its_run(out):
+        if not rule and not policy.reasoning_field and not _heads_its_run(out):
             rule = MISPLACED
         if not rule:
             out.append(item)
@@ -70,7 +89,7 @@ def settle(
         lines.append(line)
         if kept is not None:
             out.append(kept)
-    thinking = not foreign and _may_think(out, model)
+    thinking = model.api == CHAT or (not foreign and _may_think(out, model))
     return Changed(tuple(out) if lines else items, tuple(lines), thinking=thinking)
 
 
@@ -91,8 +110,12 @@ def open_loop(items: Items) -> int:
 
 
 def asked(model: ModelInfo, level: bool | str) -> bool:
-    """Whether a request with this level (or simply on) asks this model for thinking."""
-    return model.thinking != "none" and (level is True or level in BUDGETS)
+    """Whether a request with this level (or simply on) asks this model for thinking.
+
+    OpenAI's models can't be told not to reason at all, so that the level never decides what is sent back.
+    """
+    by_itself = model.api in RESPONSES or model.api == CHAT
+    return model.thinking != "none" and (by_itself or level is True or level in BUDGETS)
 
 
 def parameter(model: ModelInfo, level: str, max_tokens: int) -> dict[str, Any]:
@@ -125,6 +148,11 @@ def _fault(
     """The rule by which this message's thinking is left out; empty if it is sent."""
     if not same_model(message, model) or model.thinking == "none":
         return FOREIGN
+    if policy.reasoning_field:
+        wanted = all(b.signature == policy.reasoning_field for b in message.content if type(b) is Thinking)
+        if not says_something(message.content):
+            return MISPLACED
+        return "" if in_loop and wanted else CLOSED if wanted else UNSIGNED
     if not policy.keep_signatures or not _all_signed(message):
         return UNSIGNED
     # Blank text is not sent, so the block before it would be the last one.
@@ -136,6 +164,31 @@ def _fault(
     if message.timestamp <= since:
         return COVERED
     return CLOSED if policy.drop_thinking and not last else ""
+
+
+def _reasoning(items: Items, model: ModelInfo, since: int, used: MutableMapping[str, bool]) -> Changed:
+    """The rules of the Responses API (see `reasoning`); it never demands reasoning."""
+    start, since = open_loop(items), max(since, compacted_at(items))
+    out: list[Item] = []
+    lines: list[LedgerLine] = []
+    for place, item in enumerate(items):
+        message = item.message
+        if type(message) is not Assistant or not _has_thinking(message):
+            out.append(item)
+            continue
+        rule = "" if same_model(message, model) and model.thinking != "none" else FOREIGN
+        if not rule and place < start and message.timestamp <= since:
+            rule = COVERED
+        kept = tuple(b for b in message.content if type(b) is not Thinking or (not rule and replayable(b)))
+        if len(kept) == len(message.content):
+            out.append(item)
+            continue
+        said = says_something(kept)
+        lines.append(LedgerLine(item.entry, "in" if said else "left_out", rule or UNSIGNED))
+        if said:
+            out.append(Item(item.entry, replace(message, content=kept)))
+    done = Changed(tuple(out), tuple(lines)) if lines else Changed(items)
+    return done.then(drop_alone).then(lambda now: drop_repeated(now, used)).then(cut_pairs)
 
 
 def _may_think(items: list[Item], model: ModelInfo) -> bool:
@@ -166,7 +219,7 @@ def _begins_with_thinking(item: Item) -> bool:
 
 def _without(item: Item, message: Assistant, rule: str) -> tuple[Item | None, LedgerLine]:
     kept = tuple(block for block in message.content if type(block) is not Thinking)
-    if not any(type(block) is not Text or block.text.strip() for block in kept):
+    if not says_something(kept):
         return None, LedgerLine(item.entry, "left_out", EMPTIED)
     return Item(item.entry, replace(message, content=kept)), LedgerLine(item.entry, "in", rule)
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from perdure.edges.models.vendors import VENDORS, wrong
 from perdure.edges.schema import Finding, build
 from perdure.edges.settings import Settings
 from perdure.edges.state import state_folder
@@ -68,7 +69,7 @@ def check(path: str | Path) -> list[Finding]:
 def contradictions(settings: Settings, source: str) -> list[Finding]:
     """Settings that are fine by themselves and can't hold together."""
     guard, pruning, run = settings.guard, settings.pruning, settings.tools.exec
-    wrong = [
+    found = [
         (guard.total > guard.overflow, "guard.total", "above guard.overflow", "at most guard.overflow"),
         (
             pruning.soft_trim_ratio > pruning.hard_clear_ratio,
@@ -85,8 +86,13 @@ def contradictions(settings: Settings, source: str) -> list[Finding]:
     ]
     for server in settings.mcp:
         one = bool(server.command) != bool(server.url)
-        wrong.append((not one, f"mcp.{server.name}", "neither or both of command and url", "one of them"))
-    return [Finding(source, key, problem, accepted) for bad, key, problem, accepted in wrong if bad]
+        found.append((not one, f"mcp.{server.name}", "neither or both of command and url", "one of them"))
+    for provider in settings.models.providers:
+        key, url = f"models.providers.{provider.name}.base_url", provider.base_url
+        problem = f"{url!r} {wrong(url)}" if url else "missing: nobody knows where this provider listens"
+        bad = bool(wrong(url)) if url else provider.name not in VENDORS
+        found.append((bad, key, problem, "an address such as http://127.0.0.1:8000/v1"))
+    return [Finding(source, key, problem, accepted) for bad, key, problem, accepted in found if bad]
 
 
 def _find(path: str | Path | None, state: str | Path | None, environ: Mapping[str, str]) -> Path | None:

@@ -14,11 +14,13 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import msgspec
 from msgspec import inspect
 
+from perdure.edges.settings import ListedModel
 from perdure.records import Record
 
 R = TypeVar("R", bound=Record)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAME = re.compile(r"[A-Za-z0-9_.:@+-]{1,128}")
+_MODEL = re.compile(r"[A-Za-z0-9_.:@+/-]{1,256}")  # ids of models may hold a path
 
 
 class Finding(Record):
@@ -138,10 +140,11 @@ def _named_tables(kind: inspect.StructType, value: Any, at: str, findings: list[
         findings.append(Finding(value.source, at, "a value where tables belong", f"[{at}.<name>] tables"))
         return False, None
     records = []
+    valid, more = (_MODEL, " /") if kind.cls is ListedModel else (_NAME, "")
     for name in sorted(value):
-        if not _NAME.fullmatch(name):
+        if not valid.fullmatch(name):
             findings.append(
-                Finding(_source(value), f"{at}.{name!r}", "not a name", "letters, digits, _ . : @ + -")
+                Finding(_source(value), f"{at}.{name!r}", "not a name", f"letters, digits, _ . : @ + -{more}")
             )
             continue
         ok, made = _table(kind, value[name], f"{at}.{name}", findings)

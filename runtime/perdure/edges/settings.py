@@ -16,6 +16,7 @@ from perdure.records import Record
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Share: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
+Price: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high"]
@@ -31,6 +32,39 @@ class HostSettings(Record):
     force_network_fs: bool = False
 
 
+class ListedModel(Record):
+    """`[models.providers.<provider>.models."<id>"]`: what is known of one model; zero: as its provider's."""
+
+    name: str
+    window: Count = 0
+    max_output: Count = 0
+    images: bool | None = None
+    thinking: bool | None = None
+    price_input: Price | None = None
+    price_output: Price | None = None
+
+
+class ProviderSettings(Record):
+    """`[models.providers.<name>]`: a server of models and where it listens; known ones may be changed.
+
+    `key_env` names the environment variable that holds the key (unset: `<NAME>_API_KEY`, if it is there).
+    `window`, `max_output` (tokens), `images`, `thinking` and prices (USD per million tokens) hold for its
+    models unless a model says otherwise.
+    """
+
+    name: str
+    base_url: str = ""
+    api: Literal["", "openai-completions", "openai-responses", "anthropic-messages"] = ""
+    key_env: str = ""
+    window: Count = 0
+    max_output: Count = 0
+    images: bool | None = None
+    thinking: bool | None = None
+    price_input: Price | None = None
+    price_output: Price | None = None
+    models: tuple[ListedModel, ...] = ()
+
+
 class ModelSettings(Record):
     """`[models]`: which model answers and how calls are retried. `window` overrides the model's own."""
 
@@ -42,6 +76,7 @@ class ModelSettings(Record):
     retries: Annotated[int, Meta(ge=0, le=20)] = 4
     timeout_seconds: Seconds = 600.0
     idle_timeout_seconds: Seconds = 60.0
+    providers: tuple[ProviderSettings, ...] = ()
 
 
 class CompactionSettings(Record):

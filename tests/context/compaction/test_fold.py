@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers_compaction import weigh
-from helpers_conformance import cases, ident
-from helpers_messages import call, items, result, says, user, view
+from helpers_messages import call, items, result, says, user
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply, Stopped
 from perdure.context.compaction.identifiers import Found
 from perdure.context.compaction.plan import Pin, Plan, plan
@@ -315,51 +313,6 @@ def test_whatever_a_faulty_model_says_nothing_is_done_without_a_proof_that_shrin
     assert outcome.proof.tokens_after < outcome.proof.tokens_before
     assert sum(span.count for span in outcome.proof.spans) == len(made.covered)
     assert outcome.draft.body.strip()
-
-
-# --- vectors --------------------------------------------------------------------------------------
-
-
-def comparable(case: dict[str, Any]) -> bool:
-    """Runs without failures and without messages that can't be asked about, in one part or two."""
-    messages, params, calls = case["input"]["messages"], case["params"], case["expected"].get("calls")
-    if not calls or any(not one.get("returned") for one in calls) or params.get("parts", 2) != 2:
-        return False
-    if any(m.get("role") not in ("user", "assistant", "toolResult") for m in messages):
-        return False
-    sizes = [weigh(item) for item in view(messages)]
-    large = any(size * 1.2 > params["contextWindow"] / 2 for size in sizes)
-    alone = case["fn"] == "summarizeInStages" or len(messages) < 4 or sum(sizes) <= params["maxChunkTokens"]
-    return not large and alone and "minMessagesForSplit" not in params
-
-
-RUNS = [c for c in cases("compaction_math", "summarizeInStages", "summarizeWithFallback") if comparable(c)]
-
-
-def test_there_are_recorded_runs_to_compare_with() -> None:
-    assert len(RUNS) > 15
-
-
-@pytest.mark.parametrize("case", RUNS, ids=ident)
-def test_chunks_parts_and_merges_are_asked_for_as_recorded(case: dict[str, Any]) -> None:
-    stored, params = view(case["input"]["messages"]), case["params"]
-    kept = items(user("kept " * 90_000))
-    before = params.get("previousSummary") or ""
-    made = Plan((*stored, *kept), stored, kept, "e1", previous=before)
-    fold = Fold(made, limits=limits(1_000_000), estimator=PLAIN, chunk=params["maxChunkTokens"], weigh=weigh)
-    asked = []
-    for expected in case["expected"]["calls"]:
-        assert isinstance(fold.step, Ask)
-        asked.append(fold.step)
-        fold.answer(Answered(expected["returned"]))
-    for ask, expected in zip(asked, case["expected"]["calls"], strict=True):
-        merged = expected["instr"]["merge_rule"]
-        assert (ask.stage == "merge") == merged
-        if not merged:
-            assert list(ask.entries) == expected["messages"]
-        previous = expected["previousSummary"]
-        assert ("<previous-summary>" in ask.prompt) == bool(previous)
-        assert not previous or f"<previous-summary>\n{previous}\n" in ask.prompt
 
 
 def test_sizes_of_requests_are_taken_carefully() -> None:

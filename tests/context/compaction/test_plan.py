@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers_compaction import histories, weigh
-from helpers_conformance import cases, ident
-from helpers_messages import call, case_view, items, message, result, says, user
+from helpers_compaction import histories
+from helpers_messages import call, case_view, items, result, says, user
 from perdure.context.compaction.batches import boundaries, calls_of
-from perdure.context.compaction.plan import Nothing, Plan, cut, plan
+from perdure.context.compaction.plan import Nothing, Plan, plan
 from perdure.context.compaction.size import view_tokens
 from perdure.context.numbers import limits
 from perdure.context.tokens import Estimator
-from perdure.records import Custom, Item, Items, Message, Summary, Text, ToolResult
+from perdure.records import Item, Items, Message, Summary, ToolResult
 
 LINES = limits(128_000)
 PLAIN = Estimator()
@@ -164,60 +162,6 @@ def test_a_cut_never_splits_a_batch_and_never_covers_the_unseen(
     asked = {name for item in made.covered for name in calls_of(item.message)}
     assert not asked & {m.call_id for item in made.kept if isinstance(m := item.message, ToolResult)}
     assert not unseen & {item.entry for item in made.covered}
-
-
-# --- vectors --------------------------------------------------------------------------------------
-
-
-def entries_view(entries: list[dict[str, Any]]) -> Items:
-    made = []
-    for entry in entries:
-        if entry["type"] == "message":
-            made.append(Item(entry["id"], message(entry["message"])))
-        elif entry["type"] in ("custom_message", "branch_summary"):
-            made.append(Item(entry["id"], Custom("k", (Text(entry.get("content") or entry["summary"]),))))
-    return tuple(made)
-
-
-def theirs(view: Items, keep: int) -> int:
-    """The planner's rule in its own words: the first place that may be cut, at or behind the crossing."""
-    valid = [at for at, item in enumerate(view) if not isinstance(item.message, ToolResult)]
-    total = 0
-    for at in range(len(view) - 1, -1, -1):
-        total += 0 if isinstance(view[at].message, Custom) else weigh(view[at])
-        if total >= keep:
-            return next((place for place in valid if place >= at), valid[0])
-    return valid[0]
-
-
-def departure(view: Items, keep: int, at: int) -> str:
-    if at == 0:
-        return "a compaction that would cover nothing covers what it can"
-    if not boundaries(view)[at]:
-        return "a batch is never split"
-    if sum(map(weigh, view[at:])) > 2 * keep:
-        return "a tail twice its size saves nothing"
-    if any(isinstance(item.message, Custom) for item in view[at:]):
-        return "every message of the tail counts"
-    return ""
-
-
-CUTS = [case for case in cases("compaction_math", "findCutPoint") if "error" not in case["expected"]]
-
-
-@pytest.mark.parametrize("case", CUTS, ids=ident)
-def test_the_cut_is_the_planner_s_or_departs_by_a_rule(case: dict[str, Any]) -> None:
-    params, entries = case["params"], case["input"]["entries"]
-    view, keep = entries_view(entries[params["startIndex"] : params["endIndex"]]), params["keepRecentTokens"]
-    free = boundaries(view)
-    ours = cut(view, keep, weigh, free)
-    assert free[ours]
-    if departure(view, keep, theirs(view, keep)):
-        return
-    recorded = entries[case["expected"]["firstKeptEntryIndex"]]["id"]
-    at = next((n for n, item in enumerate(view) if item.entry == recorded), None)
-    assert ours == theirs(view, keep)
-    assert at in (ours, None)  # None: the planner moves back over entries that are no messages
 
 
 def test_roles_that_begin_a_tail_are_any_but_results() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers_conformance import cases, ident
-from helpers_messages import call, items, result, says, user, view
+from helpers_messages import call, items, result, says, user
 from perdure.context.compaction.digest import digest, omitted, unavailable
 from perdure.context.compaction.identifiers import collect, contains, extract, missing
 from perdure.context.compaction.judge import judge
@@ -48,18 +46,6 @@ def test_history_can_not_end_the_block_that_marks_it_as_data() -> None:
     assert text.count("</conversation>") == text.count("<conversation>") == 1
 
 
-@pytest.mark.parametrize("case", cases("compaction_math", "serializeConversation(convertToLlm)"), ids=ident)
-def test_serialisation_is_the_reference_s(case: dict[str, Any]) -> None:
-    ours = serialize(view(case["input"]["messages"]))
-    parts, recorded = LABEL.split(ours), LABEL.split(case["expected"]["text"])
-    for mine, theirs in zip(parts, recorded, strict=True):
-        if "more characters truncated" in theirs:  # ours may show the end of the result as well
-            assert mine[:500] == theirs[:500]
-            assert len(mine) <= 2_100
-        else:
-            assert mine == theirs
-
-
 # --- prompts --------------------------------------------------------------------------------------
 
 
@@ -74,22 +60,6 @@ def test_a_person_s_focus_is_data_not_an_order_to_break_out() -> None:
     text = Instructions(focus="the </focus> bug").text()
     assert "Additional focus:" in text
     assert text.count("</focus>") == 1
-
-
-@pytest.mark.parametrize(
-    "case", cases("compaction_math", "buildCompactionSummarizationInstructions"), ids=ident
-)
-def test_instructions_are_composed_as_recorded(case: dict[str, Any]) -> None:
-    given_rules = case["input"]["instructions"] or {}
-    rules = Instructions(
-        given_rules.get("identifierPolicy", "strict"),
-        given_rules.get("identifierInstructions", ""),
-        case["input"]["customInstructions"] or "",
-    )
-    assert bool(rules.text()) == case["expected"]["present"]
-    if case["expected"]["present"]:
-        assert ("Additional focus:" in rules.text()) == case["expected"]["additional_focus"]
-        assert ("Copy opaque identifiers" in rules.text()) == case["expected"]["identifier_rule"]
 
 
 def test_an_earlier_summary_is_updated_and_parts_are_merged_without_losing_work() -> None:

@@ -60,8 +60,337 @@ OVERFLOWS = [
     "输入超出最大上下文",
 ]
 
+# What OpenAI, vLLM, llama.cpp, Ollama, LM Studio, OpenRouter, Mistral, Groq and xAI answer.
+SERVERS: list[tuple[int | None, str, str]] = [
+    (
+        400,
+        "invalid_request_error: context_length_exceeded: Your input exceeds the context "
+        "window of this model. Please adjust your input and try again.",
+        "overflow",
+    ),
+    (
+        400,
+        "This model's maximum context length is 4097 tokens. However, your messages resulted "
+        "in 4105 tokens. Please reduce the length of the messages.",
+        "overflow",
+    ),
+    (
+        400,
+        '{"object":"error","message":"This model\'s maximum context length is 32768 tokens. '
+        "However, you requested 40000 tokens in the messages, Please reduce the length of the "
+        'messages.","type":"BadRequestError","param":null,"code":400}',
+        "overflow",
+    ),
+    (
+        400,
+        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum "
+        "context length is 4096 tokens and your request has 100 input tokens (8192 > 4096 - "
+        "100).",
+        "overflow",
+    ),
+    (
+        400,
+        "The decoder prompt (length 5000) is longer than the maximum model length of 4096. "
+        "Make sure that `max_model_len` is no smaller than the number of text tokens.",
+        "overflow",
+    ),
+    (
+        400,
+        "The prompt (total length 33000) is too long to fit into the model (context length "
+        "32768). Make sure that `max_model_len` is no smaller",
+        "overflow",
+    ),
+    (
+        400,
+        "VLLMValidationError: This model's maximum context length is 131072 tokens. However, "
+        "your request has 140000 input tokens.",
+        "overflow",
+    ),
+    (
+        400,
+        '{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context '
+        "size (8192 tokens), try increasing "
+        'it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}',
+        "overflow",
+    ),
+    (
+        400,
+        "the request exceeds the available context size. try increasing the context size or "
+        "enable context shift",
+        "overflow",
+    ),
+    (
+        500,
+        "input length exceeds maximum context length",
+        "overflow",
+    ),
+    (
+        400,
+        "the input length exceeds the context length",
+        "overflow",
+    ),
+    (
+        500,
+        "prompt too long; exceeded max context length by 4 tokens",
+        "overflow",
+    ),
+    (
+        400,
+        "Trying to keep the first 6000 tokens when context the overflows. However, the model "
+        "is loaded with context length of only 4096 tokens, which is not enough. Try to load "
+        "the model with a larger context length, or provide a shorter input",
+        "overflow",
+    ),
+    (
+        400,
+        "The number of tokens to keep from the initial prompt is greater than the context "
+        "length. Try to load the model with a larger context length, or provide a shorter "
+        "input",
+        "overflow",
+    ),
+    (
+        400,
+        "Reached context length of 4096 tokens with model (arch: llama) that does not "
+        "currently support mid-generation context overflow. Try reloading with a larger "
+        "context length or shortening the prompt/chat.",
+        "overflow",
+    ),
+    (
+        400,
+        "This endpoint's maximum context length is 131072 tokens. However, you requested "
+        "about 140000 tokens (130000 of text input, 10000 in the output). Please reduce the "
+        'length of either one, or use the "middle-out" transform to compress your prompt '
+        "automatically.",
+        "overflow",
+    ),
+    (
+        400,
+        '{"object":"error","message":"Prompt contains 65673 tokens and 0 draft tokens, too '
+        "large for model with 32768 maximum context "
+        'length","type":"invalid_request_error","param":null,"code":"3051"}',
+        "overflow",
+    ),
+    (
+        400,
+        "prompt contains 40000 tokens ... too large for model with 32768 maximum context length",
+        "overflow",
+    ),
+    (
+        413,
+        "Request Entity Too Large",
+        "overflow",
+    ),
+    (
+        400,
+        "Request too large for model `llama-3.3-70b-versatile` on tokens per minute (TPM): Limit 6000",
+        "rate_limit",
+    ),
+    (
+        413,
+        '{"error":{"message":"Request too large for model `x` in organization `org` service '
+        "tier `on_demand` on tokens per minute (TPM): Limit 6000, Requested "
+        '8000","type":"tokens","code":"rate_limit_exceeded"}}',
+        "rate_limit",
+    ),
+    (
+        400,
+        "Please reduce the length of the messages or completion. Current length is 140000 "
+        "while limit is 131072",
+        "overflow",
+    ),
+    (
+        400,
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        "overflow",
+    ),
+    (
+        400,
+        "Input token length too long",
+        "overflow",
+    ),
+    (
+        429,
+        "insufficient_quota: You exceeded your current quota, please check your plan and billing details.",
+        "billing",
+    ),
+    (
+        429,
+        "Rate limit reached for gpt-5 in organization org-x on tokens per min (TPM): Limit "
+        "30000, Used 20000, Requested 15000. Please try again in 10s.",
+        "rate_limit",
+    ),
+    (
+        429,
+        "rate_limit_exceeded: slow down",
+        "rate_limit",
+    ),
+    (
+        429,
+        "Requests rate limit exceeded",
+        "rate_limit",
+    ),
+    (
+        429,
+        '{"message":"Service tier capacity exceeded for this '
+        'model.","type":"service_tier_capacity_exceeded","code":"3505"}',
+        "rate_limit",
+    ),
+    (
+        402,
+        "Insufficient credits. Add more using https://openrouter.ai/credits",
+        "billing",
+    ),
+    (
+        402,
+        "This request requires more credits, or fewer max_tokens. You requested up to 32000 "
+        "tokens, but can only afford 1523.",
+        "billing",
+    ),
+    (
+        402,
+        "Insufficient Balance",
+        "billing",
+    ),
+    (
+        401,
+        "invalid_request_error: invalid_api_key: Incorrect API key provided: sk-xx. You can "
+        "find your API key at",
+        "auth",
+    ),
+    (
+        401,
+        "No auth credentials found",
+        "auth",
+    ),
+    (
+        401,
+        "Unauthorized",
+        "auth",
+    ),
+    (
+        401,
+        "User not found.",
+        "auth",
+    ),
+    (
+        403,
+        "Country, region, or territory not supported",
+        "auth",
+    ),
+    (
+        404,
+        "model_not_found: The model `gpt-9` does not exist or you do not have access to it.",
+        "not_found",
+    ),
+    (
+        404,
+        "model 'qwen3' not found",
+        "not_found",
+    ),
+    (
+        404,
+        'model "qwen3" not found, try pulling it first',
+        "not_found",
+    ),
+    (
+        400,
+        "qwen/x is not a valid model ID",
+        "not_found",
+    ),
+    (
+        400,
+        "registry.ollama.ai/library/gemma:2b does not support tools",
+        "invalid",
+    ),
+    (
+        503,
+        "The server is overloaded or not ready yet",
+        "overloaded",
+    ),
+    (
+        503,
+        "Loading model",
+        "overloaded",
+    ),
+    (
+        503,
+        "service_unavailable_error: The engine is currently overloaded, please try again later",
+        "overloaded",
+    ),
+    (
+        None,
+        "server_is_overloaded: The server is overloaded.",
+        "overloaded",
+    ),
+    (
+        None,
+        "server_error: The server had an error processing your request. Sorry about that!",
+        "server",
+    ),
+    (
+        502,
+        "Provider returned error",
+        "server",
+    ),
+    (
+        500,
+        "unexpected server status: llm server loading model",
+        "overloaded",
+    ),
+    (
+        500,
+        "llama runner process has terminated: exit status 2",
+        "server",
+    ),
+    (
+        400,
+        "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40",
+        "invalid",
+    ),
+    (
+        422,
+        "[{'type': 'extra_forbidden', 'loc': ['body','x'], 'msg': 'Extra inputs are not permitted'}]",
+        "invalid",
+    ),
+    (
+        400,
+        "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, "
+        "but got 1 instead.",
+        "invalid",
+    ),
+    (
+        400,
+        "max_tokens is too large: 999999. This model supports at most 16384 completion "
+        "tokens, whereas you provided 999999.",
+        "invalid",
+    ),
+    (
+        400,
+        "invalid_encrypted_content: The encrypted content for item rs_1 could not be verified.",
+        "invalid",
+    ),
+    (
+        404,
+        "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
+        "invalid",
+    ),
+    (
+        400,
+        "array_above_max_length: Invalid 'tools': array too long. Expected an array with "
+        "maximum length 128, but got an array with length 130 instead.",
+        "invalid",
+    ),
+    (
+        400,
+        "string_above_max_length: Invalid 'input[0].content': string too long. Expected a "
+        "string with maximum length 10485760, but got a string with length 11000000 instead.",
+        "overflow",
+    ),
+]
+
 KINDS: list[tuple[int | None, str, str]] = [
     *((None, text, "overflow") for text in OVERFLOWS),
+    *SERVERS,
     (
         None,
         "429 "
@@ -138,6 +467,9 @@ def test_each_wording_has_one_kind(status: int | None, text: str, kind: str) -> 
         ("prompt is too long: 252587 tokens > 200000 maximum", 252587),
         ("maximum context length is 128000 tokens. However, you requested 139,211 tokens", 139211),
         ("your messages resulted in 130000 tokens", 130000),
+        ("Prompt contains 65673 tokens and 0 draft tokens, too large for model", 65673),
+        ("request (9000 tokens) exceeds the available context size (8192 tokens)", 9000),
+        ("However, your request has 140000 input tokens.", 140000),
         ("input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000", 178959),
         ("Context overflow: estimated", None),
     ],

@@ -222,7 +222,7 @@ async def test_prompt_digests_tell_bodies_and_their_order_apart() -> None:
 
 def test_neither_a_vendor_sdk_nor_the_tokenizer_is_imported_before_its_first_use() -> None:
     code = (
-        "import sys\nfrom perdure.edges.models import anthropic, catalog, scripted, sources\n"
-        "sys.exit(any(m in sys.modules for m in ('anthropic', 'httpx2', 'pydantic', 'bpe_openai')))"
+        "import sys\nfrom perdure.edges.models import anthropic, catalog, factories, scripted, sources\n"
+        "sys.exit(any(m in sys.modules for m in ('anthropic', 'openai', 'httpx2', 'pydantic', 'bpe_openai')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -321,3 +321,23 @@ def test_a_null_block_is_nothing() -> None:
 def test_only_a_branch_summary_that_says_something_is_seen(summary: str | None, seen: bool) -> None:
     raw = json.dumps({"type": "branch_summary", "id": "b", "fromId": "a", "summary": summary}).encode()
     assert (entry_message(decode_entry(raw)) is not None) is seen
+
+
+@pytest.mark.parametrize(
+    ("usage", "wanted"),
+    [
+        ({"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 2}, Usage(3, 4, 2)),
+        ({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 9}, Usage(3, 4)),
+        ({"promptTokens": 3, "completionTokens": 4, "cache_creation_input_tokens": 5}, Usage(3, 4, 0, 5)),
+        ({"input": 1, "input_tokens": 3, "output": -2}, Usage(1)),
+    ],
+)
+def test_usage_is_read_under_the_names_that_vendors_give_it(usage: dict[str, int], wanted: Usage) -> None:
+    message = decode_message(json.dumps({"role": "assistant", "content": [], "usage": usage}).encode())
+    assert isinstance(message, Assistant)
+    assert message.usage == wanted
+
+
+def test_a_number_names_no_tool() -> None:
+    block = decode_block(b'{"type":"toolCall","id":7,"name":5,"arguments":{}}')
+    assert block == ToolCall("7", "")

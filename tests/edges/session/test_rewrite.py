@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from helpers_conformance import cases, ident
+from conformance.runner import kept as vectors
 from helpers_files import FakeGrant, held
 from perdure.context.truncation import leaves
 from perdure.contracts import Letter
@@ -430,7 +430,7 @@ def test_every_branch_shows_the_same_and_every_entry_can_be_read(tmp_path_factor
         assert not cut(file).done  # once is enough
 
 
-@pytest.mark.parametrize("vector", cases("truncation"), ids=ident)
+@pytest.mark.parametrize("vector", vectors("truncation"), ids=lambda vector: vector["id"])
 def test_no_view_of_a_reference_vector_is_lost(path, vector):
     """Among them those in which the reference loses the kept tail: truncation-0038 and -0039."""
     path.write_text(vector["input"]["file_text"] or "", "utf-8", "surrogatepass")

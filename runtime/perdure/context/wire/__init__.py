@@ -11,18 +11,22 @@ from typing import Any, TypeAlias
 
 from perdure.context.cache import Retention
 from perdure.context.policy import TranscriptPolicy
-from perdure.context.wire import anthropic
-from perdure.context.wire.ask import Ask
+from perdure.context.wire import anthropic, openai_chat, openai_responses
+from perdure.context.wire.ask import Ask, answer_room
 from perdure.context.wire.memo import Memo
 from perdure.errors import ConfigError
 from perdure.records import Items, ModelInfo, ToolSpec
 
-__all__ = ["Ask", "Memo", "render", "render_dict"]
+__all__ = ["Ask", "Memo", "answer_room", "render", "render_dict"]
 
 Renderer: TypeAlias = Callable[[Items, Ask, Memo], bytes]
 
 RENDERERS: dict[str, Renderer] = {
     "anthropic-messages": anthropic.render,
+    "openai-completions": openai_chat.render,
+    "openai-responses": openai_responses.render,
+    "openai-codex-responses": openai_responses.render,
+    "azure-openai-responses": openai_responses.render,
 }
 
 

@@ -16,7 +16,7 @@ from perdure.context.cache import Retention
 from perdure.context.characters import encodable
 from perdure.context.wire.ask import Ask
 from perdure.context.wire.memo import Memo, Piece
-from perdure.context.wire.texts import offered, worded
+from perdure.context.wire.texts import call_part, offered, worded
 from perdure.records import Block, Image, Items, Message, Text, Thinking, ToolCall, ToolResult
 
 _encode = msgspec.json.Encoder().encode
@@ -59,7 +59,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
 
 
 def _tool_result(message: ToolResult) -> dict[str, Any]:
-    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.call_id}
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_part(message.call_id)}
     if message.content:
         result["content"] = [_block(block) for block in message.content]
     if message.is_error:
@@ -71,7 +71,8 @@ def _block(block: Block) -> dict[str, Any]:
     if type(block) is Text:
         return _text(block.text)
     if type(block) is ToolCall:
-        return {"type": "tool_use", "id": block.id, "name": block.name, "input": msgspec.Raw(block.arguments)}
+        arguments = msgspec.Raw(block.arguments)
+        return {"type": "tool_use", "id": call_part(block.id), "name": block.name, "input": arguments}
     if type(block) is Thinking:
         if block.redacted:
             return {"type": "redacted_thinking", "data": block.signature or ""}

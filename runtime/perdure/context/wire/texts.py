@@ -11,6 +11,7 @@ from perdure.records import Bash, BranchSummary, Message, Record, Summary, ToolS
 
 SUMMARY = "The earlier part of this conversation was compacted. What follows is its summary.\n\n"
 BRANCH = "This conversation was continued from an earlier point. Summary of the branch left behind:\n\n"
+CHOICES = ("oneOf", "anyOf", "allOf")  # no API takes them at the top; the tool itself still checks
 UNOFFERED = "Not available in this request."
 
 
@@ -38,6 +39,11 @@ def bash_text(message: Bash) -> str:
         where = f" The full output is in {message.full_output_path}" if message.full_output_path else ""
         parts.append(f"[output shortened.{where}]")
     return "\n".join(parts)
+
+
+def call_part(ident: str) -> str:
+    """The call's id of `call_…|fc_…`; any other id as it is."""
+    return ident.partition("|")[0]
 
 
 class WireTool(Record):
@@ -72,4 +78,5 @@ def _schema(raw: bytes) -> bytes:
         schema = {}
     if type(schema) is not dict or schema.get("type") != "object":
         schema = {"type": "object"}
-    return msgspec.json.encode(schema, order="sorted")
+    bare = {word: value for word, value in schema.items() if word not in CHOICES}
+    return msgspec.json.encode(bare, order="sorted")

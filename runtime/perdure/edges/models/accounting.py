@@ -24,6 +24,7 @@ from perdure.records import Block, ModelInfo, Record, Text, Thinking, ToolCall, 
 LOOK_BACK = 20  # positions looked at per mark, its own first
 LIFE = {"5m": cache.LIFE["short"], "1h": cache.LIFE["long"]}
 WRITE_PRICE = {"5m": cache.WRITE_PRICE["short"], "1h": cache.WRITE_PRICE["long"]}
+BY_ITSELF = frozenset({"openai-completions", "openai-responses"})  # prefixes are cached unasked
 REQUEST, MESSAGE, BLOCK, TOOL = 3, 4, 0, 8  # tokens of framing
 IMAGE_TOKENS, PIXELS_PER_TOKEN = 1600, 750
 BLOCKS = 65_536  # blocks whose size is kept: about 12 MB
@@ -68,7 +69,13 @@ class Plan(Record):
         return self.tokens - self.read - self.write_5m - self.write_1h
 
     def usage(self, model: ModelInfo, output: int) -> Usage:
-        """The usage a provider would report, with its cost in USD."""
+        """The usage a provider would report, with its cost in USD. Where caching goes by itself, what is
+        written to the cache is input like any other.
+        """
+        if model.api in BY_ITSELF:
+            plain = self.tokens - self.read
+            cost = ((plain + READ_PRICE * self.read) * model.price_input + output * model.price_output) / 1e6
+            return Usage(plain, output, self.read, 0, round(cost, 10))
         weighed = self.input + READ_PRICE * self.read
         weighed += WRITE_PRICE["5m"] * self.write_5m + WRITE_PRICE["1h"] * self.write_1h
         cost = (weighed * model.price_input + output * model.price_output) / 1e6

@@ -15,7 +15,9 @@ from perdure.errors import ModelError, ModelErrorKind
 MAX_TEXT = 8_000  # characters looked at: error pages can be long
 OBSERVED = re.compile(
     r"prompt is too long: ([\d,]+) tokens|requested (?:about )?([\d,]+) tokens|resulted in ([\d,]+) tokens"
-    r"|input length and `?max_tokens`? exceed context limit: ([\d,]+)|input token count \(?([\d,]+)",
+    r"|input length and `?max_tokens`? exceed context limit: ([\d,]+)|input token count \(?([\d,]+)"
+    r"|(?:prompt|request) contains ([\d,]+) tokens|request \(([\d,]+) tokens\)|has ([\d,]+) input tokens"
+    r"|\(total length ([\d,]+)\)",
     re.IGNORECASE,
 )
 RETRY_TEXT = re.compile(

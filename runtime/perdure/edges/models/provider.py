@@ -73,7 +73,7 @@ class Provider:
         if self._strict:
             self.family.validate(body, known=self._known, model=self.info, counting=counting)
         read = self.family.read(body)
-        if self._strict:
+        if self._strict and self.family.unaltered:
             self._issued.check(read["messages"])
         return read
 
@@ -115,7 +115,7 @@ class Provider:
         if isinstance(block, ToolCall) and not block.id:
             return msgspec.structs.replace(block, id=self.family.call_id(_mark(body, n)))
         if isinstance(block, Thinking) and not block.signature:
-            return msgspec.structs.replace(block, signature=f"sig_{_mark(body, n)}")
+            return msgspec.structs.replace(block, signature=self.family.signature(_mark(body, n), block))
         return block
 
 

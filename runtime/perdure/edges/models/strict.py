@@ -7,7 +7,7 @@ and can be switched off.
 
 from __future__ import annotations
 
-from perdure.edges.models.rules import messages
+from perdure.edges.models.rules import messages, openai_chat, openai_responses
 from perdure.edges.models.rules.family import Family
 from perdure.edges.models.rules.refusal import Json, Refused
 from perdure.errors import ConfigError
@@ -17,6 +17,10 @@ __all__ = ["Refused", "family_of", "validate"]
 
 FAMILIES: dict[str, Family] = {
     "anthropic-messages": messages.FAMILY,
+    "openai-completions": openai_chat.FAMILY,
+    "openai-responses": openai_responses.FAMILY,
+    "openai-codex-responses": openai_responses.FAMILY,
+    "azure-openai-responses": openai_responses.FAMILY,
 }
 
 

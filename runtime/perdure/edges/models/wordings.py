@@ -22,6 +22,7 @@ SETTINGS = _any(
     "reasoning is (mandatory|required)",
     r"reasoning.{0,40}cannot be disabled",
     "thinking level",
+    "items are not persisted when",
 )
 BILLING = _any(
     "credit balance",
@@ -87,6 +88,15 @@ OVERFLOW = _any(
     "reduce the length of the (messages|prompt)",
     r"exceeds the available context size",
     r"resulted in \d+ tokens",
+    "longer than the maximum model length",
+    "too long to fit into the model",
+    r"context (the )?overflows?\b",
+    "greater than the context length",
+    r"reached context length of \d",
+    r"maximum prompt length is \d",
+    "input token length too long",
+    "exceed_context_size",
+    "maximum length 10485760",
     "上下文过长",
     "上下文超出",
     "上下文长度超",
@@ -100,11 +110,18 @@ NOT_FOUND = _any(
     "unknown model",
     "code plan not support model",
     r"(404|not found).{0,20}model",
+    "not a valid model id",
     "模型不存在",
 )
 INVALID = _any("does not support tools", "invalid_request_error", "unsupported parameter", "invalid request")
 OVERLOADED = _any(
-    "overloaded", "service unavailable", "over capacity", "model is busy", "服务繁忙", "服务过载"
+    "overloaded",
+    "service unavailable",
+    "over capacity",
+    "model is busy",
+    "loading model",
+    "服务繁忙",
+    "服务过载",
 )
 TIMEOUT = _any("timed? ?out", "timeout", "deadline exceeded")
 CUT = _any(

@@ -202,8 +202,7 @@ def _bash(wire: WireMessage, stamp: int) -> Bash:
 
 
 def _usage(wire: WireUsage) -> Usage:
-    sent, made = max(0, whole_number(wire.input)), max(0, whole_number(wire.output))
-    cached, written = max(0, whole_number(wire.cacheRead)), max(0, whole_number(wire.cacheWrite))
+    sent, made, cached, written = map(whole_number, wire.counts())
     return Usage(sent, made, cached, written, _cost(wire.cost))
 
 

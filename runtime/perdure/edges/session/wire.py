@@ -36,13 +36,44 @@ class WireBlock(Struct, gc=False):
 
 
 class WireUsage(Struct, gc=False):
-    """Token counts; numbers of JavaScript may be floats."""
+    """Token counts; numbers of JavaScript may be floats. Vendors' own names stand where ours don't."""
 
     input: float | None = None
     output: float | None = None
     cacheRead: float | None = None  # noqa: N815
     cacheWrite: float | None = None  # noqa: N815
     cost: Raw = MISSING
+    input_tokens: float | None = None
+    inputTokens: float | None = None  # noqa: N815
+    prompt_tokens: float | None = None
+    promptTokens: float | None = None  # noqa: N815
+    output_tokens: float | None = None
+    outputTokens: float | None = None  # noqa: N815
+    completion_tokens: float | None = None
+    completionTokens: float | None = None  # noqa: N815
+    cache_read: float | None = None
+    cache_read_input_tokens: float | None = None
+    cached_tokens: float | None = None
+    cache_write: float | None = None
+    cache_creation_input_tokens: float | None = None
+
+    def counts(self) -> tuple[float, float, float, float]:
+        """Input, output, cache read and cache write; 0 for what is absent or below."""
+        return (
+            _first(
+                self.input, self.input_tokens, self.inputTokens, self.prompt_tokens, self.promptTokens
+            ),
+            _first(
+                self.output, self.output_tokens, self.outputTokens,
+                self.completion_tokens, self.completionTokens,
+            ),
+            _first(self.cacheRead, self.cache_read, self.cache_read_input_tokens, self.cached_tokens),
+            _first(self.cacheWrite, self.cache_write, self.cache_creation_input_tokens),
+        )  # fmt: skip
+
+
+def _first(*found: float | None) -> float:
+    return max(0, next((each for each in found if each is not None), 0))
 
 
 class WireProvenance(Struct, gc=False):
@@ -113,8 +144,11 @@ def loosen_message(value: Mapping[str, Any]) -> WireMessage:
 
 
 def loosen_block(value: Mapping[str, Any]) -> WireBlock:
-    """Any JSON object as a block."""
-    return WireBlock(**{n: _field(n, value[n]) for n in WireBlock.__struct_fields__ if n in value})
+    """Any JSON object as a block. A name is text: a number there names no tool."""
+    fields = {n: _field(n, value[n]) for n in WireBlock.__struct_fields__ if n in value}
+    if not isinstance(value.get("name"), str):
+        fields.pop("name", None)
+    return WireBlock(**fields)
 
 
 _PLAIN_MESSAGE: Final = frozenset(WireMessage.__struct_fields__) - {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from perdure.edges.models.rules.refusal import Json, Refused
-from perdure.records import ModelInfo, Record
+from perdure.records import ModelInfo, Record, Thinking
 
 
 class Validator(Protocol):
@@ -24,7 +24,8 @@ class Family(Record, gc=True):
     scripts look at, tokens are counted by and caches are keyed by. `room(tokens, wanted, model)`: raises
     `Refused` for a prompt that the window can't hold. `refusal(fault, tokens, model)`: the reply to a
     scripted fault, None where the fault is none that refuses. `error_body`: the JSON of such a reply.
-    `call_id(mark)`: an id as the provider gives to calls, from 24 hex digits.
+    `call_id(mark)`: an id as the provider gives to calls, from 24 hex digits. `signature(mark, block)`:
+    what proves a thinking block. `unaltered`: thinking of the latest answer comes back whole or not at all.
     """
 
     validate: Validator
@@ -33,3 +34,5 @@ class Family(Record, gc=True):
     refusal: Callable[[str, int, ModelInfo], Refused | None]
     error_body: Callable[[Refused], Json]
     call_id: Callable[[str], str]
+    signature: Callable[[str, Thinking], str]
+    unaltered: bool = False

@@ -99,4 +99,6 @@ FAMILY = Family(
     refusal=_refusal,
     error_body=_error_body,
     call_id=lambda mark: f"toolu_{mark}",
+    signature=lambda mark, _: f"sig_{mark}",
+    unaltered=True,
 )

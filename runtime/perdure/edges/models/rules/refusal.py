@@ -8,11 +8,13 @@ Json: TypeAlias = dict[str, Any]
 
 
 class Refused(Exception):
-    """A request breaks a rule of the API. The three fields are those of the provider's error reply."""
+    """A request breaks a rule of the API. The fields are those of the provider's error reply; not every
+    provider sends a `code`.
+    """
 
-    def __init__(self, status: int, error_type: str, message: str) -> None:
+    def __init__(self, status: int, error_type: str, message: str, code: str = "") -> None:
         super().__init__(f"{status} {error_type}: {message}")
-        self.status, self.error_type, self.message = status, error_type, message
+        self.status, self.error_type, self.message, self.code = status, error_type, message, code
 
 
 def invalid(message: str) -> NoReturn:

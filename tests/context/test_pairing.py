@@ -155,6 +155,13 @@ def test_a_real_result_takes_the_place_of_an_unsent_placeholder() -> None:
     assert told(request(view)) == ["go", "real", "next"]
 
 
+def test_two_calls_of_one_id_do_not_keep_a_third_calls_real_result_from_its_place() -> None:
+    failed = result("c2", "[cancelled]", is_error=True)
+    calls_ = says(call("c1"), call("c1"), call("c2"))
+    view = items(user("go"), calls_, result("c1", "a"), result("c1", "b"), failed, result("c2", "real"))
+    assert told(request(view)) == ["go", "a", "b", "real"]
+
+
 def test_a_real_result_never_replaces_a_sent_one_but_is_appended_as_a_note() -> None:
     sent = items(user("go"), says(call("c1")), user("hello?"))
     done = repair(sent)
