@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.areas.area import Plan, Report
 from benchmarks.show import closing, goal_table
 
-AREAS = ("opening", "appends", "turns", "kernel")
+AREAS = ("opening", "appends", "turns", "defences", "kernel")
 
 
 def main() -> None:

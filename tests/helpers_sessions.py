@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from perdure.context.tokens import Estimator
 from perdure.edges.session import lines
 from perdure.edges.session.facts import Checkpoint
 from perdure.edges.session.load import load
@@ -192,7 +193,7 @@ class Scribe:
             pending=opened.pending,
             recent=opened.recent,
             decisions=opened.decisions,
-            calibration=1.5,
+            learned=(Estimator("p/m", 3, prompt=700),),
             compactions=opened.compactions,
             prev=opened.compaction,
             kept=kept,

@@ -47,7 +47,7 @@ class Instant:
     async def stream(self, request: Request) -> AsyncIterator[Answer]:
         """The same answer each time, with the usage a provider would report."""
         self.body = request.body
-        usage = Usage(max(1, request.tokens), 90)
+        usage = Usage(len(request.body) // 4, 90)
         info = self.info
         yield Answer(Assistant((Text(TEXT),), "stop", info.provider, info.api, info.id, usage))
 

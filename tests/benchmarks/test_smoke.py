@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
+from perdure.records import Assistant, ToolCall, ToolResult
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,3 +70,36 @@ def test_a_subject_that_fails_is_noted_and_not_tried_again() -> None:
     assert len(tried) == 1
     assert figures.failed["broken", "any"] == "exit 1: no such peer"
     assert figures.get("broken", "any", "cpu_ms") is None
+
+
+def test_a_damaged_history_lacks_displaces_and_doubles_results() -> None:
+    from benchmarks import histories
+
+    whole = histories.Mix().messages(8 * 400)
+    broken = histories.damaged(whole)
+    ids = [m.call_id for m in whole if isinstance(m, ToolResult)]
+    kept = [m.call_id for m in broken if isinstance(m, ToolResult)]
+    assert len(ids) == 1_200
+    assert len(set(ids) - set(kept)) == 1_200 // 50
+    assert sum(kept.count(ident) == 2 for ident in set(kept)) > 10
+    displaced = [
+        result.call_id
+        for before, result in pairwise(broken)
+        if isinstance(result, ToolResult) and isinstance(before, Assistant) and not called(before, result)
+    ]
+    assert len(displaced) > 5
+
+
+def called(answer: Assistant, result: ToolResult) -> bool:
+    return any(isinstance(block, ToolCall) and block.id == result.call_id for block in answer.content)
+
+
+def test_both_histories_of_the_flat_goal_have_the_same_live_view(tmp_path: Path) -> None:
+    from benchmarks.subjects.turn import write_history
+
+    views = []
+    for count in (20, 200):
+        write_history(tmp_path / f"{count}.jsonl", count, bounded=True)
+        views.append([item.message for item in open_session(tmp_path / f"{count}.jsonl").items])
+    assert [type(message) for message in views[0]] == [type(message) for message in views[1]]
+    assert views[0][1:] == views[1][1:]

@@ -16,6 +16,7 @@ from helpers_sessions import STAMP, assistant, calls, compaction, entry, result,
 from perdure.actors.resolver import HostResolver
 from perdure.cli.resolving import resolve
 from perdure.cli.target import Target
+from perdure.context.tokens import Estimator, Measure
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.models import catalog
@@ -301,11 +302,22 @@ def test_the_total_is_the_number_that_is_used_when_it_is_calibrated_too(tmp_path
     rows = [user("e0", None, "x" * 999), calls("e1", "e0", "k"), result("e2", "e1", "k")]
     rows += [assistant("e3", "e2", "0123 {}" * 99)]
     told = report(write(tmp_path / "s.jsonl", rows))
-    learned = Checkpoint(leaf="e3", calibration=1.5, session="s1")
+    dense = Estimator("scripted/scripted").learn(Measure(1_000, 1_000, 10_000), 0, 2_000)
+    learned = Checkpoint(leaf="e3", learned=(dense,), session="s1")
     note = checkpoint_line("k", "e3", 1, learned).rstrip(b"\n")
     more = report(write(tmp_path / "c.jsonl", [*rows, note]))
     assert told["tokens"] == told["budget"]["total"]
     assert more["tokens"] == more["budget"]["total"] > told["tokens"]
+
+
+def test_a_person_is_shown_the_budget_by_source_its_lines_and_what_gives_way_first(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", [user("e0", None), calls("e1", "e0", "k"), result("e2", "e1", "k")])
+    told = report(file)
+    out = run("context", file).out
+    for name in ("identity", "knowledge", "history", "tools"):
+        assert f"{name} {told['budget'][name]:,} (" in out
+    assert f"compaction at {told['threshold']:,}, none over {told['budget']['limit']:,}" in out
+    assert "first to go: tools, history, knowledge" in out
 
 
 def test_a_made_up_result_has_its_size(tmp_path: Path) -> None:

@@ -72,7 +72,9 @@ def test_deep_looks_into_every_session(tmp_path: Path) -> None:
     row = rows[NAME]
     assert (row["key"], row["state"], row["entries"]) == ("agent:main:cli:dm:local", "asleep", 5)
     assert (row["window"], row["last_compaction"]) == (50000, "c")
-    assert row["view_tokens"] > 0
+    budget = row["budget"]
+    sources = sum(budget[name] for name in ("identity", "knowledge", "history", "tools"))
+    assert row["view_tokens"] == budget["total"] == sources > budget["identity"] > 0
     cache = row["cache"]
     assert (cache["read"], cache["prompt"], cache["share"], cache["breaks"]) == (70, 100, 0.7, {})
     assert len(row["errors"]) == 1
@@ -84,6 +86,7 @@ def test_deep_looks_into_every_session(tmp_path: Path) -> None:
     human = run("status", "--deep", "--state", folder)
     assert human.code == 0
     assert "agent:main:cli:dm:local" in human.out
+    assert all(name in human.out for name in ("identity", "knowledge", "history", "tools"))
 
 
 def test_deep_tells_from_the_log_what_broke_a_sessions_cache(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.bootstrap import NAMES, BootstrapFile, inject, session_kind, warning
+from perdure.context.bootstrap import NAMES, BootstrapFile, Kind, inject, session_kind, warning
 
 FILES = tuple(BootstrapFile(name, f"/w/{name}", f"text of {name}") for name in NAMES)
 
@@ -30,10 +30,28 @@ def test_each_kind_of_session_gets_its_own_files() -> None:
         ("agent:main:telegram:group:5", "group"), ("agent:a:discord:channel:7", "group"),
         ("agent:main:subagent:abc", "subagent"), ("subagent:abc", "subagent"),
         ("agent:a:cron:job:run:1", "cron"), ("agent:a:telegram:dm:subagent", "main"),
+        ("agent:a:heartbeat", "heartbeat"), ("Agent:A:SubAgent:X", "subagent"), ("cron:job", "cron"),
+        ("agent:a:subagent:x:subagent:y", "subagent"), ("agent:a:direct:ann", "main"),
+        ("agent:a:telegram:work:direct:ann", "main"), ("agent:a:telegram:group:5:thread:9", "group"),
     ],
 )  # fmt: skip
 def test_the_session_key_says_what_a_session_is(key: str, kind: str) -> None:
     assert session_kind(key) == kind
+
+
+@pytest.mark.parametrize("key", ["agent:a:telegram:group:5", "agent:a:subagent:x", "agent:a:cron:job"])
+def test_only_a_main_session_is_a_first_run_in_a_new_workspace(key: str) -> None:
+    assert session_kind("agent:a:main", first_run=True) == "first_run"
+    assert session_kind(key, first_run=True) == session_kind(key)
+
+
+def test_the_heartbeat_file_is_for_heartbeat_runs_only_where_their_guidance_is_off() -> None:
+    def shown(kind: Kind) -> list[str]:
+        made = inject(FILES, kind, per_file=1_000, total=10_000, heartbeats=False)
+        return [file.path for file in made.files]
+
+    assert "HEARTBEAT.md" not in shown("main")
+    assert shown("heartbeat") == ["HEARTBEAT.md"]
 
 
 def test_a_long_file_keeps_head_and_tail_and_names_itself() -> None:

@@ -7,7 +7,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.knowledge import PASSAGE_CHARS, Note, select, split, words
+from helpers_messages import items, says, user
+from perdure.context.knowledge import PASSAGE_CHARS, Note, query_of, select, split, words
+from perdure.records import Item, Summary
 
 MEMORY = Note(
     "MEMORY.md", "# People\n\nAnn likes green tea.\n\n# Servers\n\nThe staging host is db-7.internal."
@@ -30,6 +32,25 @@ def test_everything_is_kept_in_file_order_when_it_fits() -> None:
 def test_what_the_question_is_about_survives_a_small_budget() -> None:
     assert "4711" in select(NOTES, "what was that invoice again?", 70).text
     assert "staging" in select(NOTES, "Which HOST is staging?", 90).text
+
+
+def test_a_view_is_asked_for_what_its_user_wanted_when_it_began() -> None:
+    first, later = user("find the invoice", timestamp=1), user("and the garden", timestamp=5)
+    assert query_of(items(says("hello"), first, later)) == "find the invoice"
+    assert query_of(items(Summary("so far …", 900, 6), first, says("ok"), later)) == "and the garden"
+    assert query_of(items(Summary("so far …", 900, 3), first, says("ok"), later)) == "find the invoice"
+    assert query_of(items(Summary("so far …", 900, 3), later)) == "so far …"
+    assert query_of(()) == ""
+
+
+def test_what_a_view_is_asked_for_stays_while_it_grows() -> None:
+    for head in (
+        (user("find the invoice", timestamp=1),),
+        (Summary("so far", 9, 3), user("go", timestamp=2)),
+    ):
+        view = items(*head)
+        grown = (*view, *(Item(f"n{n}", user(f"other {n}", timestamp=10 + n)) for n in range(5)))
+        assert query_of(grown) == query_of(view)
 
 
 def test_chinese_questions_find_chinese_notes() -> None:

@@ -11,13 +11,16 @@ from msgspec.structs import replace
 from helpers_histories import HISTORIES, MESSAGES
 from helpers_messages import OPUS, SONNET
 from helpers_strict import complaints
-from perdure.context.changed import Changed, Decisions, as_decisions
+from perdure.context import pipeline
+from perdure.context.changed import NOTHING_DECIDED, Changed, Decisions, as_decisions
+from perdure.context.environment import resolve
 from perdure.context.heartbeat import drop_silent_heartbeats
 from perdure.context.limit import limit
+from perdure.context.numbers import limits
 from perdure.context.policy import policy_for
 from perdure.context.repair import repair
 from perdure.context.sanitize import sanitize
-from perdure.context.seal import seal
+from perdure.context.seal import ends, seal
 from perdure.context.strip import strip
 from perdure.context.validate import validate
 from perdure.context.wire import Memo, render
@@ -167,3 +170,36 @@ def test_messages_that_come_later_never_change_the_bytes_of_earlier_ones(history
 
 def unmarked(block: dict[str, object], message: dict[str, object]) -> tuple[object, dict[str, object]]:
     return message["role"], {key: value for key, value in block.items() if key != "cache_control"}
+
+
+ANY_MODEL = st.sampled_from(
+    [
+        SONNET,
+        OPUS,
+        ModelInfo("scripted", "x", thinking="adaptive"),
+        ModelInfo("openai", "gpt-5", api="openai-responses"),
+        ModelInfo("openai", "gpt-4", api="openai-completions", images=False),
+        ModelInfo("mistral", "m"),
+        ModelInfo("google", "gemini-2.5"),
+    ]
+)
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(HISTORIES, ANY_MODEL, st.sampled_from(["off", "high"]), st.booleans())
+def test_what_the_safety_steps_made_and_nobody_touched_needs_nothing_but_its_two_ends(
+    history: Items, model: ModelInfo, thinking: str, drops: bool
+) -> None:
+    env = resolve("agent:a:x", model, "system", (), limits(200_000), thinking=thinking)
+    env = replace(env, policy=replace(env.policy, drop_thinking=drops))
+    decided: Decisions = NOTHING_DECIDED
+    for _ in range(2):
+        stage = pipeline.history(history, env, decided)
+        level = thinking if stage.thinking else "off"
+        sealed = seal(stage.items, env.policy, model, thinking=level, decided=decided)
+        bare = ends(stage.items)
+        assert sealed.items == bare.items
+        assert set(sealed.lines) == set(bare.lines)
+        assert sealed.thinking or not stage.thinking
+        assert set(sealed.decisions) <= {*stage.decisions, *decided.values()}
+        decided = as_decisions((*decided.values(), *stage.decisions))

@@ -7,12 +7,22 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers_messages import case_view, items, result, says, user
-from perdure.context.tokens import CAREFUL, Estimator, Gauge, Measure, measure, measure_text
+from perdure.context.tokens import (
+    CAREFUL,
+    Estimator,
+    Gauge,
+    Measure,
+    estimator_of,
+    measure,
+    measure_text,
+    with_learned,
+)
 from perdure.edges.models.tokenizer import Tokenizer
 from perdure.records import Bash, Image, Item, Summary, Text, Thinking, ToolCall, ToolResult
 
@@ -61,7 +71,7 @@ PIECES = st.one_of(st.characters(max_codepoint=127), st.sampled_from(["a" * 40, 
 @given(st.lists(PIECES).map("".join))
 def test_plain_text_weighs_the_same_beside_a_letter_beyond_ascii(text: str) -> None:
     alone, beside = measure_text(text), measure_text(text + "ééééé")
-    assert beside == alone + Measure(seed=10, content=12, raw=5)
+    assert beside == alone + Measure(seed=10, raw=5, wide=120)
 
 
 @pytest.mark.parametrize(
@@ -81,25 +91,67 @@ def test_the_careful_estimate_is_not_below_a_real_tokenizer(text: str) -> None:
     assert CAREFUL.text(text) >= REAL.count(text)
 
 
-def test_usage_teaches_the_density_of_a_model_and_the_estimate_stays_above() -> None:
-    size, estimator = measure_text("some words of prose " * 2_000), PLAIN
-    for step in range(6):
-        real = int(20_000 * (1 + 0.02 * (-1) ** step))
-        estimator = estimator.learn(estimator.forecast(size), real)
-    assert abs(estimator.forecast(size) - 20_000) / 20_000 < 0.03
-    assert 20_400 <= estimator.tokens(size) < 23_000
+def test_a_request_whose_size_is_known_has_that_size_and_only_what_is_new_is_estimated() -> None:
+    size, tail = measure_text("some words of prose " * 2_000), measure_text("and some more " * 50)
+    estimator = PLAIN.learn(size, 500, 9_000)
+    assert abs(estimator.forecast(size, 500) - 9_000) <= 1
+    assert abs(estimator.forecast(size + tail, 500) - 9_000 - 150) < 60
+    assert estimator.whole(size, 500) == PLAIN.whole(size, 500) == 10_500  # above what is known
 
 
-def test_what_was_learned_never_goes_below_the_plain_weights() -> None:
+def test_what_a_request_costs_beside_its_messages_is_learned_and_stays_after_a_compaction() -> None:
+    estimator, view = PLAIN, Measure()
+    for n in range(1, 30):
+        view += measure_text("plain words of a long talk " * 400)
+        estimator = estimator.learn(view, 0, 15_000 + 2_500 * n)
+    small = measure_text("a short summary of it all " * 40)
+    assert abs(estimator.forecast(small, 0) - 15_250) < 800
+    assert estimator.whole(small, 0) > 15_250
+
+
+def test_each_kind_of_content_has_a_density_of_its_own() -> None:
+    estimator, view, real = PLAIN, Measure(), 0
+    for n in range(40):
+        text = "words and words " * 200 if n % 2 else "QUJDRA9z" * 300
+        view, real = view + measure_text(text), real + (600 if n % 2 else 2_400)
+        estimator = estimator.learn(view, 0, real)
+    for text, tokens in (("words and words " * 400, 1_200), ("QUJDRA9z" * 600, 4_800)):
+        found = estimator.forecast(view + measure_text(text), 0) - real
+        assert abs(found - tokens) < 0.1 * tokens
+
+
+def test_a_piece_is_never_below_the_plain_weights_whatever_was_learned() -> None:
     estimator = PLAIN
-    for _ in range(10):
-        estimator = estimator.learn(1_000, 200)
-    assert estimator.text("x" * 400) == 100
+    for n in range(1, 11):
+        estimator = estimator.learn(measure_text("x " * 2_000 * n), 0, 100 * n)
+    assert estimator.text("x" * 400) >= 100
+    assert estimator.whole(measure_text("x" * 400_000), 0) >= 100_000
 
 
 def test_a_prompt_without_numbers_teaches_nothing() -> None:
-    assert PLAIN.learn(0, 500) is PLAIN
-    assert PLAIN.learn(500, 0) is PLAIN
+    assert PLAIN.learn(Measure(), 0, 500) is PLAIN
+    assert PLAIN.learn(Measure(seed=9, words=9), 0, 0) is PLAIN
+
+
+def test_models_are_learned_apart_and_the_oldest_is_forgotten() -> None:
+    learned: tuple[Estimator, ...] = ()
+    for name in "abcdea":
+        learned = with_learned(learned, Estimator(name, samples=1))
+    assert [each.model for each in learned] == ["c", "d", "e", "a"]
+    assert estimator_of(learned, "d") is learned[1]
+    assert estimator_of(learned, "b") == Estimator("b")
+
+
+@given(st.lists(st.tuples(st.text(max_size=200), st.integers(1, 10**6)), max_size=8))
+def test_any_usage_leaves_an_estimator_that_works(calls: list[tuple[str, int]]) -> None:
+    estimator = PLAIN
+    for text, real in calls:
+        estimator = estimator.learn(measure_text(text), 0, real)
+        size = measure_text(text * 2)
+        assert msgspec.convert(msgspec.to_builtins(estimator), Estimator) == estimator
+        assert estimator.whole(size, 0) >= estimator.forecast(size, 0) - 1
+        assert estimator.whole(size, 0) >= PLAIN.whole(size, 0)
+        assert estimator.forecast(size, 0) >= 1
 
 
 def test_the_whole_view_is_never_above_the_sum_of_its_items() -> None:

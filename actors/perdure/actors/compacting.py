@@ -20,15 +20,17 @@ from perdure.actors.messages import (
     Idle,
     Overflowed,
 )
+from perdure.context.budget import Budget, measure_budget
 from perdure.context.compaction.proof import Refusal
+from perdure.context.compaction.size import limited
 from perdure.context.floor import floor_of, in_words, owners
-from perdure.context.tokens import RESULT_WEIGHT, Estimator, Measure
+from perdure.context.tokens import Estimator, Measure, estimator_of
 from perdure.contracts import Overflow, Pressure
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.outcome import Cancelled, Outcome, describe
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Item, Items, Pinned, ToolResult
+from perdure.records import Assistant, Item, Items, Pinned
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -47,7 +49,7 @@ WHAT_TO_DO = {
 
 
 class Compacting:
-    """Owns the coordinator's state, the estimator, and what waits for a compaction's end.
+    """Owns the coordinator's state, and what waits for a compaction's end.
 
     `state` is that of the session before its sleep; where a new file begins (`/new`) only the number of
     runs goes on, so that no late report passes for a new one.
@@ -55,7 +57,6 @@ class Compacting:
 
     def __init__(self, session: Session, state: Coordinator) -> None:
         self.session, self.state = session, state
-        self.estimator = Estimator()
         self.told = ""  # why the latest attempt led nowhere; empty after a commit
         self._noted = ""  # the last entry that memory has seen
         self._floor_told = False  # that system and tools alone are over the threshold
@@ -72,17 +73,24 @@ class Compacting:
     def weigh(self, item: Item) -> Measure:
         """An item's size; a single result counts at its limited size, for more is never sent."""
         size = self.session.turns.scratch.gauge.measure(item)
-        if not isinstance(item.message, ToolResult):
-            return size
-        most = self.session.environment.limits.single_chars * RESULT_WEIGHT
-        if size.seed <= most:
-            return size
-        return Measure(most, size.content * most // size.seed, size.raw * most // size.seed)
+        return limited(item, size, self.session.environment.limits)
 
     @property
     def tokens(self) -> int:
         """The unguarded request: view, system prompt and tools."""
-        return self.estimator.tokens(self.session.transcript.size) + self.session.environment.fixed_tokens
+        return self.estimator.whole(self.session.transcript.size, self.session.environment.fixed_tokens)
+
+    @property
+    def budget(self) -> Budget:
+        """The same by source."""
+        env = self.session.environment
+        items = tuple(self.session.transcript.items)
+        return measure_budget(items, env, self.estimator, env.fixed_tokens, guarded=False)
+
+    @property
+    def estimator(self) -> Estimator:
+        """What the transcript has learned about the model in use."""
+        return estimator_of(self.session.transcript.learned, self.session.environment.model.ref)
 
     def status(self) -> dict[str, object]:
         """For `status --deep`; `told` is why the latest attempt led nowhere."""
@@ -106,16 +114,16 @@ class Compacting:
         """A smaller window was chosen: the next request waits until the view is made for it."""
         return self.state.running == "model_switch"
 
-    def accepted(self, mail: Append) -> None:
-        """A model took a request: the count of attempts is over, and its usage teaches the estimator."""
+    def accepted(self) -> None:
+        """A model took a request: the count of attempts is over."""
         self.state = coordinator.accepted(self.state)
-        usage = mail.message.usage if isinstance(mail.message, Assistant) else None
-        if usage is not None and usage.prompt and mail.forecast:
-            self._learn(mail.forecast, usage.prompt)
 
-    def _learn(self, forecast: int, real: int) -> None:
-        self.estimator = self.estimator.learn(forecast, real)
-        self.session.transcript.calibration = round(self.estimator.ratio, 4)
+    def learned(self, mail: Append) -> Estimator | None:
+        """What an answer's usage teaches about its request; it is kept with the answer."""
+        usage = mail.message.usage if isinstance(mail.message, Assistant) else None
+        if usage is None or not usage.prompt or mail.request is None:
+            return None
+        return self.estimator.learn(mail.request, mail.fixed_tokens, usage.prompt)
 
     # --- triggers ---------------------------------------------------------------------------------
 
@@ -174,8 +182,12 @@ class Compacting:
     def overflowed(self, overflow: Overflowed) -> None:
         """A request did not fit: the turn waits for a smaller view, or ends with the typed overflow."""
         self._overflow = overflow
-        if overflow.real > overflow.forecast > 0:  # a refusal that names its size teaches like an answer
-            self._learn(overflow.forecast, overflow.real)
+        if overflow.request is not None and overflow.real > self.estimator.forecast(
+            overflow.request, overflow.fixed_tokens
+        ):  # a refusal that names its size teaches like an answer
+            self.session.transcript.learn(
+                self.estimator.learn(overflow.request, overflow.fixed_tokens, overflow.real)
+            )
         if self._staged is not None:  # it came while the turn ran, and the turn is between batches now
             self.switch()
         else:
@@ -319,6 +331,7 @@ class Compacting:
         if isinstance(proof, Refusal):
             self._ended("hopeless", f"{proof.reason}: {proof.detail}")
             return
+        before = self.tokens
         try:
             running = () if self.session.state == "idle" else done.plan.pins
             asked = [Pinned(pin.entry, pin.text, "request", pin.entry) for pin in running]
@@ -329,8 +342,7 @@ class Compacting:
             return
         self.session.refresh_environment()
         self._committed(
-            f"Compacted {proof.entries} messages ({proof.rung}): "
-            f"{proof.tokens_before:,} → {proof.tokens_after:,} tokens"
+            f"Compacted {proof.entries} messages ({proof.rung}): {before:,} → {self.tokens:,} tokens"
         )
         self.session.truncating.consider()
 
@@ -380,11 +392,22 @@ class Compacting:
     def _owners(self) -> tuple[tuple[str, int], ...]:
         t, env = self.session.transcript, self.session.environment
         chars = [self.estimator.chars(self.weigh(item)) for item in t.items]
-        told = owners(tuple(t.items), chars, fixed_tokens=env.fixed_tokens, tool_tokens=env.tool_tokens)
+        told = owners(
+            tuple(t.items),
+            chars,
+            fixed_tokens=env.fixed_tokens,
+            tool_tokens=env.tool_tokens,
+            total=self.tokens,
+        )
         return tuple(told.items())
 
     def _give_up(self, cause: Cause, why: str) -> None:
-        """The turn ends with the typed overflow: both numbers, who takes what, and what to do."""
+        """Neither results nor early turns can give way: workspace knowledge does, else the turn ends with
+        the typed overflow: both numbers, who takes what, and what to do.
+        """
+        if cause != "trigger" and self.session.give_up_knowledge():
+            self._go_on()
+            return
         overflow, self._overflow = self._overflow, None
         assert overflow is not None
         tokens, limit, window = overflow.tokens, overflow.limit, self.session.environment.limits.window

@@ -10,7 +10,6 @@ from perdure.actors.coordinator import Reason
 from perdure.actors.messages import Compact, Compacted, CompactionFailed, Snapshot
 from perdure.actors.model_call import answer_of
 from perdure.actors.services import Services
-from perdure.actors.view import estimator_of
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
 from perdure.context.compaction.plan import Nothing, Plan, plan
 from perdure.context.policy import policy_for
@@ -63,7 +62,7 @@ class Builtin:
         self.done: Done | None = None
         self.kind: Literal["hopeless", "nothing", "unreachable", "aborted"] = "hopeless"
         self.calls = 0
-        self.estimator = estimator_of(mail.snapshot)
+        self.estimator = mail.snapshot.estimator
 
     def plan(self) -> Plan | Nothing:
         """What would be covered, and what kept."""
@@ -114,7 +113,7 @@ def planned(view: Snapshot, reason: Reason) -> Plan | Nothing:
     return plan(
         view.items,
         limits=view.environment.limits,
-        estimator=estimator_of(view),
+        estimator=view.estimator,
         unseen=view.unseen,
         running=reason == "overflow" or view.running,
         force=forced(reason),

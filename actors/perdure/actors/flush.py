@@ -11,7 +11,6 @@ from functools import partial
 from perdure.actors.compaction import planned
 from perdure.actors.messages import Flush, Flushed, Snapshot
 from perdure.actors.services import Services
-from perdure.actors.view import estimator_of
 from perdure.context.compaction.plan import Plan
 from perdure.context.compaction.stages import chunk_by_tokens
 from perdure.context.strip import strip
@@ -60,7 +59,7 @@ def new(mail: Flush) -> Items:
 def parts(going: Items, view: Snapshot) -> tuple[Items, ...]:
     """In parts that a hook can show to the model."""
     most = view.environment.limits.window // PART
-    return tuple(chunk_by_tokens(strip(going).items, most, estimator_of(view).item))
+    return tuple(chunk_by_tokens(strip(going).items, most, view.estimator.item))
 
 
 async def _told(hook: MemoryFlush, view: Snapshot, going: tuple[Items, ...]) -> str:

@@ -20,7 +20,6 @@ from perdure.context import pipeline
 from perdure.context.keepalive import Advice, advise, period, usual_pause
 from perdure.context.pipeline import Scratch
 from perdure.context.prefix import Prefix
-from perdure.context.tokens import Estimator
 from perdure.contracts import Request
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer
@@ -133,7 +132,7 @@ async def refresh(services: Services, view: Snapshot, fingerprint: str) -> Kept:
         decided=view.decisions,
         unseen=shown,
         hooks=(*services.hooks, *pipeline.HOOKS),
-        estimator=Estimator(view.calibration, 0.08, 1) if view.calibration else None,
+        estimator=view.estimator,
         scratch=scratch,
     )
     prefix = Prefix()

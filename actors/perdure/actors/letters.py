@@ -90,7 +90,7 @@ class Letters:
         """A message that can't fit the window by itself is refused before it is acknowledged."""
         env = self.session.environment
         tokens = self.session.compacting.estimator.tokens(measure(User(letter.content)))
-        room = env.limits.overflow - env.fixed_tokens
+        room = env.limits.overflow - env.identity_tokens  # knowledge gives way to it
         if tokens > room:
             raise MessageTooLarge(tokens, max(0, room))
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from perdure.actors.coordinator import FRESH, Coordinator, Reason
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
+from perdure.context.tokens import Estimator, Measure
 from perdure.contracts import Letter, Overflow, Receipt, Reply
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
@@ -86,8 +87,8 @@ class Append(Mail):
     message: Message
     done: Waiter[Item]
     decisions: tuple[Decision, ...] = ()
-    accepted: bool = False  # the message proves that a model accepted a request
-    forecast: int = 0  # the likeliest size of that request, for the estimator to learn from
+    request: Measure | None = None  # a model accepted a request of this size, and this is its answer
+    fixed_tokens: int = 0  # of that request's system prompt and tools, by the plain weights
     evidence: tuple[str, ...] = ()  # hashes of what it keeps elsewhere
     sent: str = ""  # fingerprint of the request that it answers
 
@@ -192,7 +193,7 @@ class Snapshot(Mail):
     decisions: Mapping[str, Decision]
     environment: Environment
     unseen: frozenset[str]
-    calibration: float = 1.0
+    estimator: Estimator = Estimator()
     pinned: Mapping[str, str] = MappingProxyType({})  # texts by entry that no summary may lose
     running: bool = False
     cache_age: float | None = None  # seconds since a model last read this view; None: never
@@ -267,8 +268,8 @@ class Rested(Mail):
 class Overflowed(Mail):
     """The view must shrink before the turn can go on; `said_by` is the side that said so.
 
-    `owners` of the tokens, which they sum to. `real` is the size that the provider told, of a request whose
-    likeliest size was thought to be `forecast`; 0 where it told none.
+    `owners` of the tokens, which they sum to. `real` is the size that the provider told of a request that
+    measures `request`, `fixed_tokens` of system prompt and tools apart; 0 where it told none.
     """
 
     tokens: int
@@ -276,7 +277,8 @@ class Overflowed(Mail):
     said_by: Literal["guard", "provider"]
     why: str
     owners: tuple[tuple[str, int], ...] = ()
-    forecast: int = 0
+    request: Measure | None = None
+    fixed_tokens: int = 0
     real: int = 0
 
 

@@ -8,7 +8,8 @@ from perdure.actors.services import Services
 from perdure.actors.view import unseen
 from perdure.context.compaction.plan import Nothing, Plan
 from perdure.context.compaction.proof import Proof, Refusal
-from perdure.context.tokens import Estimator
+from perdure.context.knowledge import query_of
+from perdure.context.tokens import estimator_of
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.tail import open_session
 from perdure.errors import SessionNotFound, UsageError
@@ -48,7 +49,7 @@ async def preview(services: Services, key: str, focus: str) -> Previewed:
     if done is None:
         return Previewed(chosen, builtin.calls, why=result.reason or "the model gave no summary")
     limits = mail.snapshot.environment.limits
-    proof = done.prove_again((), limits=limits, estimator=Estimator())  # as a session that just woke
+    proof = done.prove_again((), limits=limits, estimator=mail.snapshot.estimator)
     if isinstance(proof, Refusal):
         return Previewed(chosen, builtin.calls, why=f"{proof.reason}: {proof.detail}")
     return Previewed(chosen, builtin.calls, done.summary, proof, tuple(done.found.carried))
@@ -59,6 +60,7 @@ def _snapshot(services: Services, key: str, opened: Opened) -> Snapshot:
     chosen = opened.settings
     ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
     info = services.resolver.model_for(key, ref)
+    env = services.resolver.environment(key, info, chosen.thinking, query=query_of(opened.items))
     return Snapshot(
         key=key,
         session_id=opened.session_id,
@@ -67,7 +69,7 @@ def _snapshot(services: Services, key: str, opened: Opened) -> Snapshot:
         leaf=opened.leaf or "",
         items=opened.items,
         decisions={d.key: d for d in opened.decisions},
-        environment=services.resolver.environment(key, info, chosen.thinking),
+        environment=env,
         unseen=unseen(opened.items),
-        calibration=opened.calibration,
+        estimator=estimator_of(opened.learned, info.ref),
     )

@@ -23,13 +23,20 @@ def prompt_parts(
     limits: Limits,
     settings: Settings,
     thinking: str,
+    *,
+    query: str = "",
+    knowledge: bool = True,
 ) -> PromptParts:
-    """Everything the prompt is made of, cut to its shares of the window."""
+    """Everything the prompt is made of, cut to its shares of the window.
+
+    `query`: what knowledge is ranked by; `knowledge` false: it is given up, for nothing else could be.
+    """
     kind = session_kind(key, first_run=any(f.name == "BOOTSTRAP.md" and f.text for f in snapshot.files))
     told = settings.prompt
     files = inject(
         snapshot.files,
         kind,
+        heartbeats=settings.heartbeat.section,
         per_file=min(limits.bootstrap_file_chars, told.bootstrap_max_chars),
         total=min(limits.bootstrap_total_chars, told.bootstrap_total_max_chars),
     ).files
@@ -42,7 +49,7 @@ def prompt_parts(
         workspace=snapshot.root,
         documentation=told.documentation,
         files=files,
-        knowledge=_knowledge(kind, snapshot, limits, told.knowledge_share),
+        knowledge=_knowledge(kind, snapshot, limits, told.knowledge_share, query) if knowledge else "",
         group_chat=_group(key) if kind == "group" else "",
         heartbeat=settings.heartbeat.prompt if settings.heartbeat.section else "",
         runtime=Runtime(agent=agent.name, model=model.ref, channel=_channel(key), thinking=thinking),
@@ -62,11 +69,11 @@ def agent_settings(settings: Settings, key: str) -> AgentSettings:
     return next((a for a in settings.agents if a.name == name), AgentSettings(name))
 
 
-def _knowledge(kind: Kind, snapshot: Snapshot, limits: Limits, share: float) -> str:
+def _knowledge(kind: Kind, snapshot: Snapshot, limits: Limits, share: float, query: str) -> str:
     if kind not in KNOWLEDGE_KINDS or not snapshot.notes:
         return ""
     room = min(limits.knowledge, int(limits.window * share)) * CHARS_PER_TOKEN_ESTIMATE
-    return select(snapshot.notes, "", room).text
+    return select(snapshot.notes, query, room).text
 
 
 def _channel(key: str) -> str:

@@ -138,18 +138,30 @@ class HostResolver:
         """A chosen plugin is not the one in use, in words for whoever starts the host."""
         self.replaced = "; ".join(filter(None, (self.replaced, told)))
 
-    def environment(self, key: str, model: ModelInfo, thinking: str, *, fresh: bool = True) -> Environment:
+    def environment(
+        self,
+        key: str,
+        model: ModelInfo,
+        thinking: str,
+        *,
+        fresh: bool = True,
+        query: str = "",
+        knowledge: bool = True,
+    ) -> Environment:
         """The prompt is built from the workspace as it stands now (`fresh`), or as the session knows it.
 
         What a session was shown is remembered while it sleeps, too: an edited file must not cost its
-        cached prefix. Sessions of one workspace share one object.
+        cached prefix. Sessions of one workspace share one object. `query`: what workspace knowledge is
+        ranked by; `knowledge` false: there is no room for any.
         """
         told = self._settings
         window = self._window or told.models.window or model.window
         lines = lines_for(told, window)
         specs = tuple(tool.spec for tool in self._tools.values())
         snapshot = replace(self._look(key, fresh), root=self.shown_workspace(key))
-        parts = prompt_parts(key, snapshot, specs, model, lines, told, thinking)
+        parts = prompt_parts(
+            key, snapshot, specs, model, lines, told, thinking, query=query, knowledge=knowledge
+        )
         return environment.resolve(
             key,
             model,

@@ -28,7 +28,16 @@ from perdure.records import ModelInfo
 class Resolver(Protocol):
     """Answers, from configuration and session, what a session runs with."""
 
-    def environment(self, key: str, model: ModelInfo, thinking: str, *, fresh: bool = True) -> Environment:
+    def environment(
+        self,
+        key: str,
+        model: ModelInfo,
+        thinking: str,
+        *,
+        fresh: bool = True,
+        query: str = "",
+        knowledge: bool = True,
+    ) -> Environment:
         """`fresh` False: by the workspace's files as this session was last shown them, if that is known."""
         ...
 

@@ -15,7 +15,7 @@ Its parts: `opening` (its file), `letters` (its inbox), `turns` (its turn), `com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -56,7 +56,7 @@ from perdure.actors.transcript import Transcript
 from perdure.actors.truncating import Truncating
 from perdure.actors.turns import Turns
 from perdure.actors.undoing import undone
-from perdure.actors.view import unseen
+from perdure.actors.view import Ranking, unseen
 from perdure.context.environment import Environment
 from perdure.context.pins import marked, with_pins
 from perdure.context.pipeline import Scratch
@@ -67,10 +67,12 @@ from perdure.errors import Busy, Closed, Fenced, PerdureError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Failed, Outcome, Returned, describe
 from perdure.kernel.waiter import Waiter
-from perdure.records import Pinned
+from perdure.records import Item, Pinned
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
-Refresh: TypeAlias = Literal["woken", "cold", "compaction", "model", "thinking", "settings", "pins"]
+Refresh: TypeAlias = Literal[
+    "woken", "cold", "compaction", "model", "thinking", "settings", "pins", "request", "overflow"
+]  # fmt: skip
 """Why a session's environment was resolved anew."""
 
 
@@ -101,6 +103,7 @@ class Session:
         self.refreshed = ""  # why the environment was last resolved anew
         self._bare: Environment  # the same without what the user pinned
         self._adopted = Settings()
+        self._ranked = Ranking()
         self.opening.begin()
 
     # --- mail -------------------------------------------------------------------------------------
@@ -209,6 +212,8 @@ class Session:
         t = self.transcript
         if t.settings != self._adopted:  # another program has changed them
             self.adopt(t.settings, "settings")
+        elif self._ranked.changes(t.generation, t.items) and self.environment.knowledge_tokens:
+            self.adopt(t.settings, "request")
         elif marked(t.pins) != self.environment.pins:
             self.carry_pins()
         running = self.state in ("running", "settling")
@@ -222,7 +227,7 @@ class Session:
             decisions=dict(t.decisions),
             environment=self.environment,
             unseen=unseen(t.items),
-            calibration=t.calibration,
+            estimator=self.compacting.estimator,
             pinned=t.requests if running else {},
             running=running,
             cache_age=self.turns.cache_age,
@@ -247,16 +252,27 @@ class Session:
             self.services.log.warning("worker.full", session=self.key, pool=pool)
         return accepted
 
-    def adopt(self, chosen: Settings, why: Refresh, pins: tuple[Pinned, ...] | None = None) -> None:
+    def adopt(
+        self,
+        chosen: Settings,
+        why: Refresh,
+        pins: tuple[Pinned, ...] | None = None,
+        items: Sequence[Item] | None = None,
+    ) -> None:
         """Run with what the transcript says: model and thinking level, chosen here or by another program.
 
         The workspace's files are read anew only where that costs no cached prefix, or it is lost anyway.
+        `items`: the view, where there is no transcript yet.
         """
         resolver = self.services.resolver
         ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
         info = resolver.model_for(self.key, ref)
         fresh = why in ("cold", "compaction", "model") or self.turns.cold
-        self._bare = resolver.environment(self.key, info, chosen.thinking, fresh=fresh)
+        query = self._ranked.by(self.transcript.items if items is None else items)
+        kept = not self._ranked.given_up
+        self._bare = resolver.environment(
+            self.key, info, chosen.thinking, fresh=fresh, query=query, knowledge=kept
+        )
         self._adopted = chosen
         self._take(with_pins(self._bare, self.transcript.pins if pins is None else pins), why)
 
@@ -271,8 +287,18 @@ class Session:
             self.services.log("context.refreshed", session=self.key, why=why)
             self.environment, self.refreshed = found, why
 
+    def give_up_knowledge(self) -> bool:
+        """The last thing to go where a request fits in no other way; whether there was any."""
+        had = self.environment.knowledge_tokens
+        if had:
+            self._ranked.given_up = True
+            self.adopt(self.transcript.settings, "overflow")
+            self.notice("knowledge", f"left out of the prompt, for want of room: {had:,} tokens")
+        return had > 0
+
     def refresh_environment(self) -> None:
         """After a compaction the cache is cold anyway: bootstrap files are read again."""
+        self._ranked.given_up = False
         self.adopt(self.transcript.settings, "compaction")
         self.turns.scratch = Scratch()
         self.turns.pictures = Pictures(self.services.blobs)
@@ -290,7 +316,7 @@ class Session:
             return
         try:
             self.turns.woken(held.opened)
-            self.adopt(held.opened.settings, "woken", held.opened.pins)
+            self.adopt(held.opened.settings, "woken", held.opened.pins, held.opened.items)
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)
             self._not_woken(failure)

@@ -95,6 +95,7 @@ def session_line(session: Session) -> dict[str, Any]:
         "state": session.state,
         "entries": len(t.items),
         "view_tokens": session.compacting.tokens,
+        "budget": session.compacting.budget,
         "window": session.environment.limits.window,
         "last_compaction": t.compaction,
         "compaction": session.compacting.status(),

@@ -13,7 +13,7 @@ from perdure.actors.upkeep import Upkeep
 from perdure.actors.view import at_rest
 from perdure.context.changed import subject
 from perdure.context.pins import marked
-from perdure.context.tokens import Measure
+from perdure.context.tokens import Estimator, Measure, with_learned
 from perdure.contracts import Ack, Letter, Receipt
 from perdure.edges.session import lines
 from perdure.edges.session.facts import (
@@ -71,7 +71,7 @@ class Transcript:
         self.recent = OrderedDict(((s.sender, s.mid), s.entry) for s in opened.recent)
         self.settings, self.name = opened.settings, opened.name
         self.compaction, self.compactions = opened.compaction, opened.compactions
-        self.calibration, self.covered_bytes = opened.calibration, opened.covered_bytes
+        self.learned, self.covered_bytes = opened.learned, opened.covered_bytes
         self.since_checkpoint = opened.since_checkpoint
         self.gaps, self._resumed = opened.gaps, opened.resumed
         ended = any(isinstance(item.message, Assistant) and at_rest(item) for item in self.items)
@@ -139,19 +139,26 @@ class Transcript:
         decisions: Iterable[Decision] = (),
         evidence: tuple[str, ...] = (),
         sent: str = "",
+        learned: Estimator | None = None,
     ) -> Item:
         """Append a message entry behind the leaf; `decisions` are what its model call decided, `sent` is
-        the fingerprint of that call's request.
+        the fingerprint of that call's request, `learned` is what its usage taught.
         """
         made = tuple(decisions)
         entry, now = self._new_id(), self._wall_ms()
-        facts = Facts(self.file.epoch, origin, made, evidence, sent)
+        facts = Facts(self.file.epoch, origin, made, evidence, sent, learned)
         self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
         self.decisions.update((d.key, d) for d in made)
         item = Item(entry, message)
         self.items.append(item)
         self.size += self._weigh(item)
+        if learned is not None:
+            self.learn(learned)
         return item
+
+    def learn(self, latest: Estimator) -> None:
+        """Keep what usage, or a refusal that names its size, taught about a model."""
+        self.learned = with_learned(self.learned, latest)
 
     def choose_model(self, provider: str, model: str) -> None:
         """Record a model switch."""
@@ -300,7 +307,7 @@ class Transcript:
             pending=tuple(self.pending.values()),
             recent=tuple(Seen(s, m, e) for (s, m), e in self.recent.items()),
             decisions=decisions,
-            calibration=self.calibration,
+            learned=self.learned,
             compactions=self.compactions + (leaf not in (self.leaf, None)),
             prev=prev,
             kept=kept,

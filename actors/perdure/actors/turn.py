@@ -15,13 +15,12 @@ from perdure.actors.model_call import call_model
 from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
-from perdure.actors.view import estimator_of
 from perdure.context import pipeline
 from perdure.context.blame import Made
 from perdure.context.floor import owners
 from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
-from perdure.context.tokens import measure
+from perdure.context.tokens import Measure, measure
 from perdure.context.watch import Watch, told
 from perdure.edges.models.classify import observed_tokens
 from perdure.errors import ContextOverflow, ModelError
@@ -63,7 +62,11 @@ class Turn:
                 return await self._give_up(view, str(error))
             sent = self.watch.prefix.fingerprint if self.watch is not None else ""
             item = await self.append(
-                answer.message, prepared.decisions, accepted=True, forecast=prepared.forecast, sent=sent
+                answer.message,
+                prepared.decisions,
+                request=prepared.size,
+                fixed_tokens=prepared.fixed_tokens,
+                sent=sent,
             )
             self._count(answer.message)
             self._tell(view, prepared, answer.message)
@@ -92,7 +95,7 @@ class Turn:
             decided=view.decisions,
             unseen=view.unseen,
             hooks=(*self.services.hooks, *pipeline.HOOKS),
-            estimator=estimator_of(view),
+            estimator=view.estimator,
             cache_age=view.cache_age,
             scratch=self.scratch,
         )
@@ -111,14 +114,16 @@ class Turn:
         message: Message,
         decisions: tuple[Decision, ...] = (),
         *,
-        accepted: bool = False,
-        forecast: int = 0,
+        request: Measure | None = None,
+        fixed_tokens: int = 0,
         evidence: tuple[str, ...] = (),
         sent: str = "",
     ) -> Item:
-        """Hand a message to the session; returns once it is in the file."""
+        """Hand a message to the session; returns once it is in the file. `request`: what it answers."""
         item = await self._ask(
-            lambda waiter: Append(self.number, message, waiter, decisions, accepted, forecast, evidence, sent)
+            lambda waiter: Append(
+                self.number, message, waiter, decisions, request, fixed_tokens, evidence, sent
+            )
         )
         assert isinstance(item, Item)
         self.tally.entries.append(item.entry)
@@ -139,12 +144,19 @@ class Turn:
 
     def _refused(self, view: Snapshot, prepared: pipeline.Prepared, error: ModelError) -> Overflowed:
         """What the guard had let pass was too much for the provider."""
-        env, estimator = view.environment, estimator_of(view)
-        chars = [estimator.chars(measure(item.message)) for item in prepared.items]
-        told = owners(prepared.items, chars, fixed_tokens=env.fixed_tokens, tool_tokens=env.tool_tokens)
-        tokens, limit = sum(told.values()), env.limits.overflow
+        env, total = view.environment, prepared.tokens
+        told = owners(
+            prepared.items,
+            [view.estimator.chars(measure(item.message)) for item in prepared.items],
+            fixed_tokens=env.fixed_tokens,
+            tool_tokens=env.tool_tokens,
+            total=total,
+        )
         real = observed_tokens(str(error)) or 0
-        return Overflowed(tokens, limit, "provider", str(error), tuple(told.items()), prepared.forecast, real)
+        size, fixed = prepared.size, prepared.fixed_tokens
+        return Overflowed(
+            total, env.limits.overflow, "provider", str(error), tuple(told.items()), size, fixed, real
+        )
 
     def _tell(self, view: Snapshot, prepared: pipeline.Prepared, message: Assistant) -> None:
         """To the log: what this request shortened for good, and a cache that broke."""

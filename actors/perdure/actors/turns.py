@@ -179,17 +179,22 @@ class Turns:
             mail.done.fail(Stale(f"no call {mail.message.call_id} of this turn is on record"))
             return
         transcript = session.transcript
+        learned = session.compacting.learned(mail)
         try:
             item = transcript.append(
-                mail.message, decisions=mail.decisions, evidence=mail.evidence, sent=mail.sent
+                mail.message,
+                decisions=mail.decisions,
+                evidence=mail.evidence,
+                sent=mail.sent,
+                learned=learned,
             )
         except PerdureError as error:
             session.not_written(error)
             mail.done.fail(error)
             return
-        if mail.accepted:
+        if mail.request is not None:
             self.answered = session.services.clock.wall_ms()
-            session.compacting.accepted(mail)
+            session.compacting.accepted()
             self._tell_pruned(mail)
         mail.done.set(item)
         if isinstance(item.message, Assistant):

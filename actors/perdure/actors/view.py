@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.actors.messages import Snapshot
-from perdure.context.tokens import Estimator
+from perdure.context.knowledge import query_of
 from perdure.records import Assistant, Item, Summary, ToolResult, User
 
 
@@ -29,11 +28,6 @@ def unseen(items: Sequence[Item]) -> frozenset[str]:
     return frozenset(fresh)
 
 
-def estimator_of(view: Snapshot) -> Estimator:
-    """The session's estimator, as far as it has learned."""
-    return Estimator(view.calibration, 0.08, 1) if view.calibration else Estimator()
-
-
 def answered_at(items: Sequence[Item]) -> int:
     """When a model last read this view, in wall ms by its answer; 0 where none is known to have.
 
@@ -45,3 +39,25 @@ def answered_at(items: Sequence[Item]) -> int:
         if isinstance(message, Assistant) and message.stop not in ("error", "aborted"):
             return message.timestamp
     return next((item.message.timestamp for item in items if isinstance(item.message, Summary)), 0)
+
+
+class Ranking:
+    """What workspace knowledge is ranked by. `given_up`: nothing but it could give way to a request."""
+
+    __slots__ = ("_generation", "_query", "given_up")
+
+    def __init__(self) -> None:
+        self._generation, self._query = -1, ""
+        self.given_up = False
+
+    def by(self, items: Sequence[Item]) -> str:
+        """The query of this view, kept."""
+        self._query = query_of(items)
+        return self._query
+
+    def changes(self, generation: int, items: Sequence[Item]) -> bool:
+        """Whether the view has another query than the one kept: asked once for each generation of it."""
+        if generation == self._generation and self._query:
+            return False
+        self._generation = generation
+        return query_of(items) != self._query

@@ -13,7 +13,7 @@ from perdure.cli.resolving import resolve
 from perdure.cli.target import Target, existing, find
 from perdure.context.compaction.size import view_tokens
 from perdure.context.environment import Environment
-from perdure.context.tokens import Estimator
+from perdure.context.tokens import estimator_of
 from perdure.edges.config import load
 from perdure.edges.log import Log, open_log
 from perdure.edges.models import catalog
@@ -110,7 +110,7 @@ def owned(key: str, state: Path | None) -> Iterator[Desk]:
 
 def figures(opened: Opened, env: Environment) -> dict[str, int]:
     """`tokens` of the view (as proofs count them), entries and bytes of the file."""
-    estimator = Estimator(opened.calibration, 0.08, 1) if opened.calibration else Estimator()
+    estimator = estimator_of(opened.learned, env.model.ref)
     return {
         "tokens": view_tokens(opened.items, env.limits, estimator),
         "entries": load_file(opened.path).count,

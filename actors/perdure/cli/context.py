@@ -12,13 +12,13 @@ from perdure.cli.target import Target, find
 from perdure.cli.why import explain
 from perdure.cli.why import show as show_entry
 from perdure.context import pipeline
-from perdure.context.budget import Budget, measure_budget
+from perdure.context.budget import INJECTION_ORDER, SACRIFICE_ORDER, Budget, Source, measure_budget
 from perdure.context.changed import Changed, as_decisions
 from perdure.context.environment import Environment
 from perdure.context.floor import floor_of, owners
 from perdure.context.ledger import ledger
 from perdure.context.pins import pin_lines, with_pins
-from perdure.context.tokens import Estimator, measure
+from perdure.context.tokens import Estimator, estimator_of, measure
 from perdure.context.wire import render_dict
 from perdure.contracts import Assembled
 from perdure.edges import state as state_folder
@@ -34,6 +34,8 @@ from perdure.records import Item, Items, LedgerLine, Text, User
 STAND_IN = "(the next message)"
 LEAST_READ, PER_TOKEN = 16 * 1024 * 1024, 16  # bytes read of a view that was never compacted
 SHOWN = 200  # ledger lines printed for a person
+
+SACRIFICE = f"first to go: {', '.join(SACRIFICE_ORDER)}"
 
 Report = dict[str, Any]
 
@@ -77,10 +79,12 @@ def inspect(
     room = window_of(window, settings, model_info(model, target.key, settings))
     opened = open_session(target.path, window_bytes=max(LEAST_READ, room * PER_TOKEN))
     folder = state_folder.state_folder(state)
-    env, complaints = resolve(target, opened, settings, folder, model=model, window=window)
-    env = with_pins(env, opened.pins)
-    estimator = Estimator(opened.calibration, 0.08, 1) if opened.calibration else Estimator()
     next_message = Item("", User((Text(message or STAND_IN),)))
+    env, complaints = resolve(
+        target, opened, settings, folder, model=model, window=window, asked=(next_message,)
+    )
+    env = with_pins(env, opened.pins)
+    estimator = estimator_of(opened.learned, env.model.ref)
     problems = [*_problems(opened), *({"kind": "workspace", "detail": line} for line in complaints)]
     report: Report = {
         "file": str(target.path),
@@ -88,6 +92,8 @@ def inspect(
         "window": env.limits.window,
         "model": env.model.ref,
         "recorded_model": _recorded(opened),
+        "threshold": env.limits.threshold,
+        "view_tokens": _standing(opened.items, env, estimator),
     }
     asked = _next(next_message, env, estimator, stand_in=message is None)
     items = with_images(opened.items, folder.evidence)
@@ -129,7 +135,7 @@ def _request(
             "problems": [*problems, _overflow_problem(overflow, stage, env, estimator, budget)],
         }
     sent = ledger(prepared.items, prepared.lines, estimator, frozenset())
-    size = measure_budget(stage.items, env, estimator, env.fixed_tokens).total
+    size = _standing(items, env, estimator)
     if size > env.limits.threshold:
         line = f"{env.limits.threshold:,} tokens: a host would compact"
         problems.append(
@@ -145,6 +151,11 @@ def _request(
 
 
 # --- the ledger's further lines -------------------------------------------------------------------
+
+
+def _standing(items: Items, env: Environment, estimator: Estimator) -> int:
+    """The request's size as the compaction trigger counts it: before the guard."""
+    return measure_budget(items, env, estimator, env.fixed_tokens, guarded=False).total
 
 
 def _next(item: Item, env: Environment, estimator: Estimator, *, stand_in: bool) -> LedgerLine:
@@ -203,7 +214,7 @@ def _line(line: LedgerLine) -> dict[str, Any]:
 def _overflow_problem(
     overflow: ContextOverflow, stage: Changed, env: Environment, estimator: Estimator, budget: Budget
 ) -> dict[str, Any]:
-    floor = overflow.floor or _floor(stage.items, env, estimator)
+    floor = overflow.floor or _floor(stage.items, env, estimator, overflow.tokens)
     limit = budget.limit
     cut = budget.total - overflow.tokens
     after = f" (the guard has cut tool results by {cut:,} already)" if cut > 0 else ""
@@ -217,10 +228,11 @@ def _overflow_problem(
     }
 
 
-def _floor(items: Items, env: Environment, estimator: Estimator) -> dict[str, int]:
+def _floor(items: Items, env: Environment, estimator: Estimator, total: int) -> dict[str, int]:
     """What no compaction could take away, in tokens by owner."""
     chars = [estimator.chars(measure(item.message)) for item in items]
-    return floor_of(owners(items, chars, fixed_tokens=env.fixed_tokens, tool_tokens=env.tool_tokens))
+    fixed, tools = env.fixed_tokens, env.tool_tokens
+    return floor_of(owners(items, chars, fixed_tokens=fixed, tool_tokens=tools, total=total))
 
 
 # --- for a person ---------------------------------------------------------------------------------
@@ -230,13 +242,18 @@ def show(report: Report, why: str | None) -> None:
     """The budget, then what is not sent as it is stored."""
     budget = report["budget"]
     say(f"{report['file']}: {report['tokens']:,} of {report['window']:,} tokens for {report['model']}")
-    names = ("identity", "knowledge", "history", "tools")
-    say("  ".join(f"{name} {getattr(budget, name):,}" for name in names) + f"  (line {budget.limit:,})")
+    say("  ".join(_share(budget, source, report["window"]) for source in INJECTION_ORDER))
+    say(f"lines: compaction at {report['threshold']:,}, none over {budget.limit:,}; {SACRIFICE}")
     _show_ledger(report["ledger"], why)
     if why is not None:
         show_entry(report["why"])
     for problem in report["problems"]:
         say(f"{problem['kind']}: {problem['detail']}")
+
+
+def _share(budget: Budget, source: Source, window: int) -> str:
+    tokens = getattr(budget, source.name)
+    return f"{source.name} {tokens:,} ({100 * tokens / window:.0f} %)"
 
 
 def _worth_telling(line: dict[str, Any]) -> bool:

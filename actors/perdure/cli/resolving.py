@@ -17,6 +17,7 @@ from perdure.actors.resolver import OUTPUT_CAP, HostResolver, lines_for, pruning
 from perdure.cli.target import Target
 from perdure.context import environment
 from perdure.context.environment import Environment
+from perdure.context.knowledge import query_of
 from perdure.context.prompt import build
 from perdure.contracts import ContextEngine
 from perdure.edges.models import catalog
@@ -26,7 +27,7 @@ from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
 from perdure.edges.workspace import Snapshot, WorkspaceReader
 from perdure.errors import UsageError
-from perdure.records import ModelInfo
+from perdure.records import Items, ModelInfo
 
 BARE = "agent:main:cli:dm:local"  # the key a bare file is looked at under
 
@@ -59,8 +60,12 @@ def resolve(
     *,
     model: str | None = None,
     window: int | None = None,
+    asked: Items = (),
 ) -> tuple[Environment, tuple[str, ...]]:
-    """The environment of the next request, and what the workspace had to leave out."""
+    """The environment of the next request, and what the workspace had to leave out.
+
+    `asked`: messages that are not in the file yet.
+    """
     info = model_info(model, target.key, settings)
     room = window_of(window, settings, info)
     thinking = opened.settings.thinking
@@ -77,7 +82,8 @@ def resolve(
         workspace=root,
         window=room,
     )
-    env = resolver.environment(target.key, replace(info, window=room), thinking)
+    query = query_of((*opened.items, *asked))
+    env = resolver.environment(target.key, replace(info, window=room), thinking, query=query)
     return env, WorkspaceReader().read(root).problems
 
 

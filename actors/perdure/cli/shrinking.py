@@ -10,7 +10,7 @@ from perdure.actors.undoing import told, undo
 from perdure.cli.changing import figures, now_ms, owned, report, session
 from perdure.cli.output import emit, patience, say, size
 from perdure.cli.resolving import resolve
-from perdure.context.tokens import Estimator
+from perdure.context.tokens import estimator_of
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.session import branching, retention, rewrite
@@ -26,7 +26,7 @@ def run_undo(key: str, *, model: str | None, state: Path | None, as_json: bool) 
         opened = desk.held.opened
         env = desk.environment(model)
         before = desk.figures(env)
-        estimator = Estimator(opened.calibration, 0.08, 1) if opened.calibration else Estimator()
+        estimator = estimator_of(opened.learned, env.model.ref)
         done, measured = undo(desk.held, now_ms(), env, estimator)
         after = desk.figures(env)
         text = told(done, measured, env)

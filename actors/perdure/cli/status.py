@@ -12,17 +12,19 @@ from typing import Any
 
 from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, say, size, table
-from perdure.cli.resolving import model_info, window_of
-from perdure.cli.target import existing
+from perdure.cli.resolving import model_info, resolve, window_of
+from perdure.cli.target import Target, existing
+from perdure.context.budget import SOURCES, Budget, measure_budget
 from perdure.context.secrets import redact
-from perdure.context.tokens import Estimator
+from perdure.context.tokens import estimator_of
 from perdure.edges.config import load
+from perdure.edges.models import catalog
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.load import load as load_file
 from perdure.edges.session.tail import open_session
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
-from perdure.errors import PerdureError
+from perdure.errors import ConfigError, PerdureError
 from perdure.records import Assistant, Usage
 
 COUNTED = 64 * 1024 * 1024  # bytes up to which a file's entries are counted
@@ -56,7 +58,7 @@ def look(folder: StateFolder, settings: Settings, *, deep: bool = False) -> Repo
     }
     if deep:
         broken = breaks(folder.log)
-        report["sessions"] = [_session(row, row.path in awake, settings, broken) for row in rows]
+        report["sessions"] = [_session(row, row.path in awake, settings, folder, broken) for row in rows]
     return report
 
 
@@ -81,17 +83,21 @@ def _host(holder: looking.Holder | None, sessions: int, awake: int) -> Report:
 # --- deep -----------------------------------------------------------------------------------------
 
 
-def _session(row: looking.Row, awake: bool, settings: Settings, broken: dict[str, Report]) -> Report:
+def _session(
+    row: looking.Row, awake: bool, settings: Settings, folder: StateFolder, broken: dict[str, Report]
+) -> Report:
     line: Report = {"key": row.key, "file": row.path, "state": "awake" if awake else "asleep"}
     window = None
     try:
         window = window_of(None, settings, model_info(None, row.key, settings))
         opened = open_session(row.path)
+        budget = _budget(row, opened, settings, folder)
         entries = load_file(row.path).count if row.size <= COUNTED else None
     except PerdureError as error:
         return line | {
             "entries": None,
             "view_tokens": None,
+            "budget": None,
             "window": window,
             "last_compaction": None,
             "cache": {},
@@ -99,7 +105,8 @@ def _session(row: looking.Row, awake: bool, settings: Settings, broken: dict[str
         }
     return line | {
         "entries": entries,
-        "view_tokens": _estimator(opened).items(opened.items),
+        "view_tokens": budget.total,
+        "budget": budget,
         "window": window,
         "last_compaction": opened.compaction,
         "cache": _cache(opened, broken.get(row.key or "")),
@@ -107,8 +114,22 @@ def _session(row: looking.Row, awake: bool, settings: Settings, broken: dict[str
     }
 
 
-def _estimator(opened: Opened) -> Estimator:
-    return Estimator(opened.calibration, 0.08, 1) if opened.calibration else Estimator()
+def _budget(row: looking.Row, opened: Opened, settings: Settings, folder: StateFolder) -> Budget:
+    """As the session's host counts it: with the model it runs with, before the guard."""
+    env, _ = resolve(Target(Path(row.path), row.key), opened, settings, folder, model=_model(opened))
+    estimator = estimator_of(opened.learned, env.model.ref)
+    return measure_budget(opened.items, env, estimator, env.fixed_tokens, guarded=False)
+
+
+def _model(opened: Opened) -> str | None:
+    """The model that the session chose, where it is one we know."""
+    told = opened.settings
+    if not told.provider or not told.model:
+        return None
+    try:
+        return catalog.resolve(f"{told.provider}/{told.model}").ref
+    except ConfigError:
+        return None
 
 
 def _cache(opened: Opened, broken: Report | None) -> Report:
@@ -172,22 +193,22 @@ def show(folder: StateFolder, report: Report) -> None:
     say(f"{totals['sessions']:,} sessions, {size(totals['bytes'])}, {host['awake']:,} awake")
     if "sessions" not in report or not report["sessions"]:
         return
-    rows: list[tuple[str, ...]] = [(
-        "session", "state", "entries", "view", "window", "cached", "breaks", "compacted", "errors",
-    )]  # fmt: skip
+    heads = ("session", "state", "entries", "request", *SOURCES, "window", "cached", "breaks", "compacted")
+    rows: list[tuple[str, ...]] = [(*heads, "errors")]
     for line in report["sessions"]:
         entries, view, window = (
             f"{line[name]:,}" if line[name] is not None else "-"
             for name in ("entries", "view_tokens", "window")
         )
+        shares = [f"{getattr(line['budget'], name):,}" if line["budget"] else "-" for name in SOURCES]
         last = line["last_compaction"] or "-"
         errors = line["errors"][-1] if line["errors"] else ""
         name = line["key"] or line["file"]
         share, broke = line["cache"].get("share"), line["cache"].get("breaks") or {}
         cached = f"{100 * share:.0f} %" if share is not None else "-"
         causes = ", ".join(f"{count} {cause}" for cause, count in broke.items()) or "-"
-        rows.append((name, line["state"], entries, view, window, cached, causes, last, errors))
-    say(table(rows, frozenset({2, 3, 4, 5})))
+        rows.append((name, line["state"], entries, view, *shares, window, cached, causes, last, errors))
+    say(table(rows, frozenset({2, 3, 4, 5, 6, 7, 8, 9})))
 
 
 def _holder_line(host: Report) -> str:

@@ -63,8 +63,11 @@ class Injected(Record):
 
 
 def session_kind(key: str, *, first_run: bool = False, heartbeat: bool = False) -> Kind:
-    """What a session key says: `…:subagent:…`, `…:cron:…`, a group or channel, else a main session."""
-    parts = [part for part in key.split(":") if part]
+    """What a session key says: `…:subagent:…`, `…:cron:…`, a group or channel, else a main session.
+
+    Letter case says nothing. A group stays one in a workspace that is new: others read along.
+    """
+    parts = [part for part in key.lower().split(":") if part]
     rest = parts[2:] if parts[:1] == ["agent"] else parts
     if "subagent" in rest[:1]:
         return "subagent"
@@ -72,23 +75,31 @@ def session_kind(key: str, *, first_run: bool = False, heartbeat: bool = False) 
         return "cron"
     if heartbeat or "heartbeat" in rest[:1]:
         return "heartbeat"
-    if first_run:
-        return "first_run"
-    return "group" if rest[1:2] and rest[1] in ("group", "channel") else "main"
+    if rest[1:2] and rest[1] in ("group", "channel"):
+        return "group"
+    return "first_run" if first_run else "main"
 
 
-def gate(files: tuple[BootstrapFile, ...], kind: Kind) -> tuple[BootstrapFile, ...]:
-    """The files this kind of session gets, in loading order; other names never get in."""
+def gate(
+    files: tuple[BootstrapFile, ...], kind: Kind, *, heartbeats: bool = True
+) -> tuple[BootstrapFile, ...]:
+    """The files this kind of session gets, in loading order; other names never get in.
+
+    `heartbeats` false: their guidance is off, so their file is for heartbeat runs only.
+    """
     order = {name: n for n, name in enumerate(NAMES)}
-    return tuple(sorted((f for f in files if f.name in GATES[kind]), key=lambda f: order[f.name]))
+    names = GATES[kind] if heartbeats or kind == "heartbeat" else GATES[kind] - {"HEARTBEAT.md"}
+    return tuple(sorted((f for f in files if f.name in names), key=lambda f: order[f.name]))
 
 
-def inject(files: tuple[BootstrapFile, ...], kind: Kind, *, per_file: int, total: int) -> Injected:
+def inject(
+    files: tuple[BootstrapFile, ...], kind: Kind, *, per_file: int, total: int, heartbeats: bool = True
+) -> Injected:
     """What the prompt gets. `per_file` and `total` are characters (`Limits.bootstrap_*_chars`)."""
     shown: list[ContextFile] = []
     report: list[Share] = []
     left = total
-    for file in gate(files, kind):
+    for file in gate(files, kind, heartbeats=heartbeats):
         if file.text is None and file.name in OPTIONAL:
             continue
         if left < MIN_ROOM:

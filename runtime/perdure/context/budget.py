@@ -5,8 +5,9 @@ Identity is never sacrificed; each of the others has one step of the pipeline th
 
 from __future__ import annotations
 
+from perdure.context.compaction.size import limited
 from perdure.context.environment import Environment
-from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE, HISTORY_SHARE, IDENTITY_SHARE, KNOWLEDGE_SHARE
+from perdure.context.numbers import HISTORY_SHARE, IDENTITY_SHARE, KNOWLEDGE_SHARE
 from perdure.context.tokens import Estimator, Measure, measure
 from perdure.records import Items, Record, ToolResult
 
@@ -39,30 +40,39 @@ INJECTION_ORDER = (
 )
 """Identity before knowledge before history before tools; the last two share what is left."""
 
+SOURCES = tuple(source.name for source in INJECTION_ORDER)
+
 SACRIFICE_ORDER = ("tools", "history", "knowledge")
 """Old tool results give way first, then early turns, then workspace knowledge; identity never."""
 
 
-def measure_budget(items: Items, env: Environment, estimator: Estimator, fixed_tokens: int) -> Budget:
+def measure_budget(
+    items: Items, env: Environment, estimator: Estimator, fixed_tokens: int, *, guarded: bool = True
+) -> Budget:
     """The budget of a request with these items; `fixed_tokens` is the system prompt with tool schemas.
 
+    `guarded` false: of a view that the guard has not seen, as triggers look at it.
+
     The total is `Prepared.tokens`: the same estimator on the size of the whole view. The four sources
-    add up to it: only the total is rounded, history takes the difference.
+    add up to it: history and tool results share what the fixed part leaves, by their own sizes.
     """
     results, others = Measure(), Measure()
     for item in items:
+        size = measure(item.message)
+        size = size if guarded else limited(item, size, env.limits)
         if isinstance(item.message, ToolResult):
-            results += measure(item.message)
+            results += size
         else:
-            others += measure(item.message)
-    tools = estimator.chars(results) // CHARS_PER_TOKEN_ESTIMATE
-    view = estimator.tokens(results + others)
+            others += size
+    total = estimator.whole(results + others, fixed_tokens)
+    view, heavy = total - fixed_tokens, estimator.chars(results)
+    tools = view * heavy // max(1, heavy + estimator.chars(others))
     knowledge = min(env.knowledge_tokens, fixed_tokens)
     return Budget(
         identity=fixed_tokens - knowledge,
         knowledge=knowledge,
         history=view - tools,
         tools=tools,
-        total=fixed_tokens + view,
+        total=total,
         limit=min(env.limits.overflow, env.limits.window),
     )

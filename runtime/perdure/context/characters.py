@@ -24,6 +24,12 @@ _HIDDEN = re.compile(
     "|[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 
+# UTF-8 that a C1 control or a hidden character could begin with: looked for before any expression runs,
+# because a text is many kilobytes and hardly ever holds one.
+_LATIN = b"\xc2"
+_HIDING = (b"\xd8\x9c", b"\xe1\xa0\x8e", b"\xe2\x81", b"\xef\xbb\xbf", b"\xf3\xa0")
+_PUNCTUATION, _HIDING_PUNCTUATION = b"\xe2\x80", re.compile(rb"\xe2\x80[\x8b-\x8f\xaa-\xae]")
+
 
 def encodable(text: str) -> str:
     """The text with surrogate pairs joined and lone surrogates as U+FFFD; all else untouched."""
@@ -41,13 +47,22 @@ def clean(text: str, *, foreign: bool = False) -> str:
     characters (but tab and line ends) go. `foreign` text (output of tools and commands) also loses
     invisible and direction-changing characters; joiners inside real emoji stay.
     """
-    if text.isascii():
+    try:
         raw = text.encode()
-        if len(raw.translate(None, _CONTROL_BYTES)) == len(raw):
-            return text
-        return _plain(text)
-    text = _plain(encodable(text))
-    return _HIDDEN.sub(_visible, text) if foreign else text
+    except UnicodeEncodeError:
+        text = encodable(text)
+        raw = text.encode()
+    if len(raw.translate(None, _CONTROL_BYTES)) == len(raw) and (len(raw) == len(text) or _LATIN not in raw):
+        cleaned = text
+    else:
+        cleaned = _plain(text)
+    return _HIDDEN.sub(_visible, cleaned) if foreign and _may_hide(raw) else cleaned
+
+
+def _may_hide(raw: bytes) -> bool:
+    if _LATIN in raw or any(mark in raw for mark in _HIDING):
+        return True
+    return _PUNCTUATION in raw and _HIDING_PUNCTUATION.search(raw) is not None
 
 
 def _plain(text: str) -> str:

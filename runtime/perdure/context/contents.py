@@ -45,9 +45,14 @@ BINARY = "[binary output: bytes of value 0 are shown as " + NUL_SIGN + "]"
 UNKNOWN_BLOCK = "[content of unknown type `{kind}` omitted]"
 
 
-def contents(items: Items, policy: TranscriptPolicy, model: ModelInfo) -> Changed:
-    """Each message by itself: characters, blank and unknown blocks, pictures, calls, failed turns."""
-    work = _Contents(policy, model)
+def contents(
+    items: Items, policy: TranscriptPolicy, model: ModelInfo, known: dict[str, Message] | None = None
+) -> Changed:
+    """Each message by itself: characters, blank and unknown blocks, pictures, calls, failed turns.
+
+    `known`: messages by entry that need nothing under this policy and model; found ones are added.
+    """
+    work = _Contents(policy, model, {} if known is None else known)
     out: list[Item] = []
     for item in items:
         kept = work.item(item)
@@ -59,22 +64,32 @@ def contents(items: Items, policy: TranscriptPolicy, model: ModelInfo) -> Change
 class _Contents:
     """`gone` holds the ids of the current turn's calls that are not sent: their results go too."""
 
-    __slots__ = ("gone", "lines", "model", "policy")
+    __slots__ = ("gone", "known", "lines", "model", "policy")
 
-    def __init__(self, policy: TranscriptPolicy, model: ModelInfo) -> None:
-        self.policy, self.model = policy, model
+    def __init__(self, policy: TranscriptPolicy, model: ModelInfo, known: dict[str, Message]) -> None:
+        self.policy, self.model, self.known = policy, model, known
         self.gone: frozenset[str] = frozenset()
         self.lines: list[LedgerLine] = []
 
     def item(self, item: Item) -> Item | None:
         message = item.message
+        if self.known.get(item.entry) is message and not self._goes(message):
+            return item
         kept = _HANDLERS[type(message)](self, item)
         if kept is item:
+            if item.entry and not (self.gone and type(message) is Assistant):
+                self.known[item.entry] = message
             return item
         if kept is None:
             return None
         self.lines.append(LedgerLine(item.entry, "in", CLEANED))
         return kept
+
+    def _goes(self, message: Message) -> bool:
+        """Whether a message that needs nothing itself goes with its call; a new answer begins anew."""
+        if type(message) is Assistant:
+            self.gone = frozenset()
+        return type(message) is ToolResult and message.call_id in self.gone
 
     def user(self, item: Item) -> Item | None:
         message = item.message

@@ -11,29 +11,29 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.context.compaction.identifiers import HEADING as IDENTIFIERS_HEADING
 from perdure.context.compaction.proof import PINNED_HEADING
-from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE
 from perdure.records import Items, Summary, User
 
 SYSTEM, TOOLS, PINNED, HISTORY, NEWEST = "system", "tools", "pinned", "history", "newest turn"
 
 
-def owners(items: Items, chars: Sequence[int], *, fixed_tokens: int, tool_tokens: int) -> dict[str, int]:
-    """Tokens by owner; `chars` are the items' sizes in quarters of a token. Their sum is the request's.
+def owners(
+    items: Items, chars: Sequence[int], *, fixed_tokens: int, tool_tokens: int, total: int
+) -> dict[str, int]:
+    """Tokens by owner, which add up to `total`, the request's.
 
-    The newest turn begins at the last user message, else it is everything.
+    `chars` are the items' sizes beside each other: what the request has over its system prompt and tools
+    is theirs in that proportion. The newest turn begins at the last user message, else it is everything.
     """
     users = [at for at, item in enumerate(items) if isinstance(item.message, User)]
     begins = users[-1] if users else int(bool(items) and isinstance(items[0].message, Summary))
     pinned = _pinned(items, chars)
-    return _shares(
-        (
-            (SYSTEM, (fixed_tokens - tool_tokens) * CHARS_PER_TOKEN_ESTIMATE),
-            (TOOLS, tool_tokens * CHARS_PER_TOKEN_ESTIMATE),
-            (PINNED, pinned),
-            (HISTORY, sum(chars[:begins]) - pinned),
-            (NEWEST, sum(chars[begins:])),
-        )
-    )
+    fixed = min(fixed_tokens, total)
+    parts = [
+        (SYSTEM, max(0, fixed - tool_tokens)),
+        (TOOLS, min(tool_tokens, fixed)),
+    ]
+    held = ((PINNED, pinned), (HISTORY, sum(chars[:begins]) - pinned), (NEWEST, sum(chars[begins:])))
+    return dict(parts) | _shares(held, total - fixed)
 
 
 def floor_of(told: Mapping[str, int]) -> dict[str, int]:
@@ -59,9 +59,12 @@ def _pinned(items: Items, chars: Sequence[int]) -> int:
     return chars[0] * pinned // len(text)
 
 
-def _shares(chars: Iterable[tuple[str, int]]) -> dict[str, int]:
-    shares, total = {}, 0
-    for owner, size in chars:
-        before, total = -(-total // CHARS_PER_TOKEN_ESTIMATE), total + size
-        shares[owner] = -(-total // CHARS_PER_TOKEN_ESTIMATE) - before
+def _shares(held: Sequence[tuple[str, int]], total: int) -> dict[str, int]:
+    whole = max(1, sum(size for _, size in held))
+    shares, passed = {}, 0
+    for owner, size in held:
+        before, passed = total * passed // whole, passed + size
+        shares[owner] = total * passed // whole - before
+    if not any(size for _, size in held):
+        shares[held[-1][0]] = total
     return shares

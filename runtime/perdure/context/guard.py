@@ -23,7 +23,7 @@ from perdure.context.numbers import (
 from perdure.context.results import NO_IMAGES, image_notice, images_of, render, text_of
 from perdure.context.shorten import plan
 from perdure.context.sizes import Sizes
-from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge, measure
+from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge, Measure, measure
 from perdure.errors import ContextOverflow
 from perdure.records import Decision, Item, Items, LedgerLine, ToolResult
 
@@ -51,22 +51,22 @@ def guard(
     """
     gauge = gauge or Gauge()
     sizes = gauge.sizes("guard", items)
-    most = fixed_tokens * CHARS_PER_TOKEN_ESTIMATE + estimator.most(sizes)
-    if most <= limits.total_chars and sizes.largest <= limits.single_chars and not sizes.places(decided):
+    whole = estimator.whole_chars(sizes.total, fixed_tokens)
+    if whole <= limits.total_chars and sizes.largest <= limits.single_chars and not sizes.places(decided):
         return Changed(items)
     desk = _Desk(sizes, fixed_tokens, limits, estimator, decided, unseen, gauge)
     desk.replay_and_limit()
-    if desk.total > limits.total_chars:
-        desk.blank_newest_first()
-    if desk.total > limits.total_chars:
-        desk.share_what_is_left()
+    desk.fit()
     if desk.total > limits.overflow_chars:
         raise desk.overflow(tool_tokens)
     return desk.changed()
 
 
 class _Desk:
-    """The work on one view: sizes in chars beside the items, and what was done so far."""
+    """The work on one view: measures beside the items, and what was done so far.
+
+    A request's size is the larger of two readings; an item's, in chars, is by the one that is in force.
+    """
 
     def __init__(
         self,
@@ -81,18 +81,39 @@ class _Desk:
         self.view, self.originals, self.items = view, view.items, list(view.items)
         self.limits, self.estimator, self.decided, self.unseen = limits, estimator, decided, unseen
         self.gauge = gauge
-        self.sizes = estimator.each(view)
-        self.fixed = fixed_tokens * CHARS_PER_TOKEN_ESTIMATE
-        self.total = self.fixed + sum(self.sizes)
+        self.measures, self.size, self.fixed_tokens = list(view.sizes), view.total, fixed_tokens
+        self.plain = True
         self.done: dict[int, tuple[Decision, str]] = {}
+
+    @property
+    def total(self) -> int:
+        """The request's size as it stands, in chars."""
+        return self.estimator.whole_chars(self.size, self.fixed_tokens)
+
+    def chars(self, at: int, size: Measure | None = None) -> int:
+        """What an item takes of the total, or would with another size."""
+        found = self.measures[at] if size is None else size
+        if self.plain:
+            return found.seed
+        return self.estimator.saved_chars(found, sent=self.originals[at].entry not in self.unseen)
+
+    def fit(self) -> None:
+        """Bring the total under the line; where one reading fits, the other may still be above it."""
+        for _ in range(2):
+            if self.total <= self.limits.total_chars:
+                return
+            self.plain = self.total == self.estimator.plain_chars(self.size, self.fixed_tokens)
+            self.blank_newest_first()
+            if self.total > self.limits.total_chars:
+                self.share_what_is_left()
 
     def replay_and_limit(self) -> None:
         """Replay what was decided; a result over the single limit is shortened."""
-        single, raws = self.limits.single_chars, self.view.raws
+        single, sizes = self.limits.single_chars, self.view.sizes
         looked = set(self.view.places(self.decided))
         if self.view.largest > single:  # a raw size leaves out the line ends between blocks
             looked.update(
-                at for at in self.view.results if raws[at] + len(self._original(at).content) > single
+                at for at in self.view.results if sizes[at].raw + len(self._original(at).content) > single
             )
         for at in sorted(looked):
             item = self.originals[at]
@@ -107,35 +128,35 @@ class _Desk:
         fresh = self._fresh()
         share = self.limits.total_chars // (UNSEEN_SHARE * max(1, len(fresh)))
         floor = max(UNSEEN_FLOOR_CHARS * RESULT_WEIGHT, share)
-        spare = sum(max(0, self.sizes[at] - floor) for at in fresh)
-        for at in range(len(self.items) - 1, -1, -1):
+        spare = sum(max(0, self.chars(at) - floor) for at in fresh)
+        for at in reversed(self.view.results):
             if self.total - spare <= self.limits.total_chars:
                 return
-            item = self.items[at]
-            if isinstance(item.message, ToolResult) and item.entry not in self.unseen:
+            if self.items[at].entry not in self.unseen:
                 self._blank(at)
 
     def share_what_is_left(self) -> None:
         """The unseen results share the room that is left evenly."""
         fresh = self._fresh()
-        room = self.limits.total_chars - self.total + sum(self.sizes[at] for at in fresh)
-        for left, at in zip(range(len(fresh), 0, -1), sorted(fresh, key=self.sizes.__getitem__), strict=True):
+        room = self.limits.total_chars - self.total + sum(map(self.chars, fresh))
+        for left, at in zip(range(len(fresh), 0, -1), sorted(fresh, key=self.chars), strict=True):
             share = max(UNSEEN_LEAST_CHARS * RESULT_WEIGHT, room // left)
             self._trim(at, share)
-            room -= self.sizes[at]
+            room -= self.chars(at)
 
     def _fresh(self) -> list[int]:
-        return [
-            at
-            for at, item in enumerate(self.items)
-            if isinstance(item.message, ToolResult) and item.entry in self.unseen
-        ]
+        return [at for at in self.view.results if self.items[at].entry in self.unseen]
 
     def overflow(self, tool_tokens: int) -> ContextOverflow:
         """The typed error, by owner. The floor is named where it alone passes the line."""
         tokens, line = -(-self.total // CHARS_PER_TOKEN_ESTIMATE), self.limits.overflow
-        fixed = self.fixed // CHARS_PER_TOKEN_ESTIMATE
-        told = owners(tuple(self.items), self.sizes, fixed_tokens=fixed, tool_tokens=tool_tokens)
+        told = owners(
+            tuple(self.items),
+            [self.chars(at) for at in range(len(self.items))],
+            fixed_tokens=self.fixed_tokens,
+            tool_tokens=tool_tokens,
+            total=tokens,
+        )
         floor = floor_of(told)
         return ContextOverflow(tokens, line, floor if sum(floor.values()) > line else None, told)
 
@@ -155,7 +176,7 @@ class _Desk:
             entry=self.items[at].entry,
             decision="placeholder" if decision.form == "placeholder" else "shortened",
             rule=rule,
-            tokens=-(-self.sizes[at] // CHARS_PER_TOKEN_ESTIMATE),
+            tokens=self.estimator.tokens(self.measures[at]),
             zone="tail" if self.items[at].entry in self.unseen else "stable",
         )
 
@@ -170,21 +191,20 @@ class _Desk:
         return message
 
     def _put(self, at: int, decision: Decision, rule: str) -> None:
-        item, measured = self.gauge.shown(self.originals[at], decision, render)
-        size = self.estimator.chars(measured)
-        self.total += size - self.sizes[at]
-        self.items[at], self.sizes[at] = item, size
+        item, size = self.gauge.shown(self.originals[at], decision, render)
+        self.size += size - self.measures[at]
+        self.items[at], self.measures[at] = item, size
         self.done[at] = (decision, rule)
 
     def _blank(self, at: int) -> None:
         decision = Decision(self.items[at].entry, "placeholder")
         blank = render(self._original(at), decision)
-        if self.estimator.chars(measure(blank)) < self.sizes[at]:
+        if self.chars(at, measure(blank)) < self.chars(at):
             self._put(at, decision, "guard.total")
 
     def _trim(self, at: int, room: int) -> None:
         """Cut an unseen result so that its estimate is at most `room`, or as near as the notice allows."""
-        if self.sizes[at] <= room:
+        if self.chars(at) <= room:
             return
         original, entry = self._original(at), self.items[at].entry
         images = images_of(original)
@@ -194,11 +214,11 @@ class _Desk:
         for _ in range(_TRIES):
             cut = plan(text, limit, entry)
             decision = Decision(entry, "trimmed", cut.head, cut.tail, value)
-            size = self.estimator.chars(measure(render(original, decision)))
+            size = self.chars(at, measure(render(original, decision)))
             if size <= room or not cut.head:
                 break
             limit = min(limit - 1, int(limit * room / size))
-        if size < self.sizes[at]:
+        if size < self.chars(at):
             self._put(at, decision, "guard.unseen")
 
 

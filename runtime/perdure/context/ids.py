@@ -191,7 +191,7 @@ class _Renaming:
         return self.native and _NATIVE.fullmatch(raw) is not None
 
     def allocate(self, raw: str | None, seed: str) -> str:
-        taken: Container[str] = {**self.used, **dict.fromkeys(self.reserved)} if self.reserved else self.used
+        taken = _Taken(self.used, self.reserved)
         if raw == seed and self.keeps(seed) and not any(part in taken for part in seed.split("|")):
             return seed
         base = wire_id(seed, self.mode)
@@ -203,6 +203,18 @@ class _Renaming:
         hashed = base[: MAX_LENGTH - 8] + _digest(seed, 8)
         numbered = (hashed[: MAX_LENGTH - len(f"x{i}")] + f"x{i}" for i in range(2, 1000))
         return _free((hashed, *numbered), taken, seed)
+
+
+class _Taken:
+    """Ids that earlier calls have, or that later ones were given before."""
+
+    __slots__ = ("_reserved", "_used")
+
+    def __init__(self, used: Container[str], reserved: Container[str]) -> None:
+        self._used, self._reserved = used, reserved
+
+    def __contains__(self, ident: object) -> bool:
+        return ident in self._used or ident in self._reserved
 
 
 def _free(candidates: tuple[str, ...], taken: Container[str], seed: str) -> str:

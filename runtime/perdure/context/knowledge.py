@@ -2,7 +2,8 @@
 
 Notes are split into passages (paragraphs with their headings); passages are ranked by how many of the
 query's rarer words they hold, MEMORY.md before notes and newer notes before older where that is equal.
-What fits the budget is shown in the order of the files, so that a small change of rank moves nothing.
+The query is what the session was asked for; what fits the budget is shown in the order of the files, so
+that a small change of rank moves nothing.
 Words are letters and digits in lower case; CJK text, which has no spaces, counts by pairs of characters.
 The score is BM25 in whole numbers, so that it is the same on every machine.
 """
@@ -11,13 +12,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from math import isqrt
 
-from perdure.records import Record
+from perdure.records import Item, Record, Summary, Text, User
 
 MEMORY_FILE = "MEMORY.md"
 PASSAGE_CHARS = 1_200
 MAX_PASSAGES = 5_000
+QUERY_CHARS = 20_000  # of a request: what is asked stands in less
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORDS = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 _IS_CJK = re.compile(f"[{_CJK}]")
@@ -45,6 +48,26 @@ class Knowledge(Record):
     text: str
     kept: int = 0
     total: int = 0
+
+
+def query_of(items: Sequence[Item]) -> str:
+    """What the knowledge of a session is ranked by: the request at hand when its view began.
+
+    That is the newest user message at the latest compaction, else the session's first one. Told by stored
+    entries alone, and the same until the next compaction: waking or restarting moves no byte of a prompt
+    that a cache may hold.
+    """
+    head = items[0].message if items else None
+    users = ((item.entry, item.message) for item in items if type(item.message) is User)
+    if type(head) is not Summary:
+        return next((_said(user) for _, user in users), "")
+    then = head.timestamp, items[0].entry  # in one millisecond our ids are in the order they were made
+    asked = [user for entry, user in users if (user.timestamp, entry) <= then]
+    return _said(asked[-1]) if asked else head.summary
+
+
+def _said(user: User) -> str:
+    return "\n".join(block.text for block in user.content if isinstance(block, Text))[:QUERY_CHARS]
 
 
 def select(notes: tuple[Note, ...], query: str, max_chars: int) -> Knowledge:

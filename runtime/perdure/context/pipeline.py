@@ -24,10 +24,10 @@ from perdure.context.limit import limit
 from perdure.context.prune import prune
 from perdure.context.repair import repair
 from perdure.context.sanitize import Before, sanitize
-from perdure.context.seal import seal
+from perdure.context.seal import ends, seal
 from perdure.context.settled import Settled
 from perdure.context.strip import strip
-from perdure.context.tokens import Estimator, Gauge
+from perdure.context.tokens import Estimator, Gauge, Measure
 from perdure.context.validate import validate
 from perdure.context.wire import Memo, answer_room, render
 from perdure.contracts import Assembled
@@ -61,13 +61,16 @@ TransformContext: TypeAlias = Callable[[Items, HookContext], Changed]
 class Prepared(Record):
     """One request: the provider's whole body, its size, and what was done to make it.
 
-    `tokens` is the careful estimate, `forecast` the likeliest size, which real usage is compared with.
+    `tokens` is the size that the lines were held against, `forecast` the likeliest one. `size` (the
+    messages) and `fixed_tokens` are what its real usage will be compared with.
     `stages` name each step from the engine on, with what it made.
     """
 
     body: bytes
     tokens: int
     forecast: int
+    size: Measure
+    fixed_tokens: int
     items: Items
     lines: tuple[LedgerLine, ...]
     decisions: tuple[Decision, ...]
@@ -135,6 +138,9 @@ def request(
         stages.append(
             (_STEPS.get(hook) or f"hook {getattr(hook, '__qualname__', type(hook).__name__)}", done.items)
         )
+    if done.items is stage.items and env.history_limit is None:  # nobody touched what is sealed already
+        done = done.then(ends)
+        return _sealed(done, assembled, context, scratch.memo, (*stages, ("seal", done.items)))
     thinking = env.thinking if done.thinking else "off"
     done = done.then(
         lambda now: seal(
@@ -191,8 +197,10 @@ def _sealed(
 ) -> Prepared:
     env, estimator, fixed = context.environment, context.estimator, context.fixed_tokens
     size = context.gauge.total("seal", done.items)
+    tokens = estimator.whole(size, fixed)
+    careful = tokens if estimator.samples else estimator.upper(size, fixed)
     thinking = env.thinking if done.thinking else "off"
-    room = answer_room(env.model, env.limits.window, fixed + estimator.upper(size))
+    room = answer_room(env.model, env.limits.window, careful)
     body = render(
         done.items,
         system=insert_after_boundary(env.system, assembled.addition),
@@ -207,8 +215,10 @@ def _sealed(
     )
     return Prepared(
         body=body,
-        tokens=fixed + estimator.tokens(size),
-        forecast=fixed + estimator.forecast(size),
+        tokens=tokens,
+        forecast=estimator.forecast(size, fixed),
+        size=size,
+        fixed_tokens=fixed,
         items=done.items,
         lines=done.lines,
         decisions=tuple(d for d in done.decisions if context.decided.get(d.key) != d),

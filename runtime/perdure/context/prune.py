@@ -109,7 +109,7 @@ class _Desk:
     def __init__(self, view: Sizes, gauge: Gauge, window_chars: int) -> None:
         self.originals, self.items, self.window = view.items, list(view.items), window_chars
         self.gauge = gauge
-        self.sizes, self.total = list(view.raws), view.raw
+        self.sizes, self.total = [size.raw for size in view.sizes], view.total.raw
         self.done: dict[int, tuple[Decision, str]] = {}
 
     def ratio(self) -> float:

@@ -31,20 +31,27 @@ from perdure.context.policy import TranscriptPolicy
 from perdure.context.provenance import annotate
 from perdure.context.repair import repair
 from perdure.context.thinking import asked, same_model, settle
-from perdure.records import Items, ModelInfo
+from perdure.records import Items, Message, ModelInfo
 
 
 class Before:
-    """What the part of a history that comes before some items leaves them to know."""
+    """What the part of a history that comes before some items leaves them to know.
 
-    __slots__ = ("ids", "since")
+    `clean`: messages by entry that were found to be as they may be sent, so that a long tool loop is not
+    read again at each step.
+    """
 
-    def __init__(self, ids: IdsInUse | None = None, since: int = -1) -> None:
+    __slots__ = ("clean", "ids", "since")
+
+    def __init__(
+        self, ids: IdsInUse | None = None, since: int = -1, clean: dict[str, Message] | None = None
+    ) -> None:
         self.ids = ids if ids is not None else IdsInUse()
         self.since = since
+        self.clean = {} if clean is None else clean
 
     def fork(self) -> Before:
-        return Before(self.ids.fork(), self.since)
+        return Before(self.ids.fork(), self.since, self.clean)
 
 
 def sanitize(
@@ -65,7 +72,7 @@ def sanitize(
     `before`: what `items` go on from, where they are the tail of a history (see `settled`).
     """
     on, before = asked(model, thinking), before or Before()
-    done = contents(items, policy, model).then(annotate)
+    done = contents(items, policy, model, before.clean).then(annotate)
     done = done.then(lambda now: old_images(now, policy, decided))
     if policy.pairing:
         done = done.then(lambda now: repair(now, decided=decided, covered=covered, unseen=unseen))

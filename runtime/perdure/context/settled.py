@@ -43,16 +43,19 @@ class Settled:
 
     def __init__(self, jump: int = JUMP) -> None:
         self.jump = jump
+        self.key: object = None
+        self.before = Before()
         self.reset(None)
 
     def reset(self, key: object) -> None:
         """Forget everything; the next run starts with the first item."""
+        clean = self.before.clean if key == self.key else {}
         self.key = key
         self.source: Items = ()
         self.out: Items = ()
         self.lines: tuple[LedgerLine, ...] = ()
         self.decisions: tuple[Decision, ...] = ()
-        self.before = Before()
+        self.before = Before(clean=clean)
         self.images = self.image_chars = 0
 
     def run(
@@ -79,7 +82,7 @@ class Settled:
 
     def _anew(self, items: Items, steps: Steps) -> Changed:
         self.reset(self.key)
-        return steps(items, None)
+        return steps(items, self.before.fork())
 
     def _changes_all(self, tail: Items, policy: TranscriptPolicy, decided: Decisions) -> bool:
         """A new compaction, too many pictures; models that are sent the newest turn's thinking only."""

@@ -7,45 +7,28 @@ An optimisation and nothing else: a view is followed by comparing its items with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from perdure.context.changed import common
+from perdure.context.measure import Measure
 from perdure.records import Item, Items, ToolResult
-
-if TYPE_CHECKING:
-    from perdure.context.tokens import Measure
 
 
 class Sizes:
-    """`seeds`, `contents` and `raws` by position (see `Measure`), their sums, and where tool results are.
+    """`sizes` by position, their sum `total`, and where tool results are.
 
     `largest` is at least the raw size of every result, with line ends between its blocks.
     """
 
-    __slots__ = (
-        "_shared",
-        "_where",
-        "content",
-        "contents",
-        "items",
-        "largest",
-        "raw",
-        "raws",
-        "results",
-        "seed",
-        "seeds",
-    )
+    __slots__ = ("_shared", "_where", "items", "largest", "results", "sizes", "total")
 
     def __init__(self) -> None:
         self._reset()
 
     def _reset(self) -> None:
         self.items: Items = ()
-        self.seeds: list[int] = []
-        self.contents: list[int] = []
-        self.raws: list[int] = []
+        self.sizes: list[Measure] = []
         self.results: list[int] = []
-        self.seed = self.content = self.raw = self.largest = 0
+        self.total, self.largest = Measure(), 0
         self._where: dict[str, int] = {}
         self._shared = False  # an entry has several results
 
@@ -70,12 +53,8 @@ class Sizes:
         return sorted([where[entry] for entry in entries if entry in where])
 
     def _add(self, at: int, item: Item, size: Measure) -> None:
-        self.seeds.append(size.seed)
-        self.contents.append(size.content)
-        self.raws.append(size.raw)
-        self.seed += size.seed
-        self.content += size.content
-        self.raw += size.raw
+        self.sizes.append(size)
+        self.total += size
         if type(item.message) is ToolResult:
             self.results.append(at)
             self.largest = max(self.largest, size.raw + len(item.message.content))
@@ -85,9 +64,7 @@ class Sizes:
 
     def _cut(self, length: int) -> None:
         """Forget what stands behind the first `length` items."""
-        while len(self.seeds) > length:
-            self.seed -= self.seeds.pop()
-            self.content -= self.contents.pop()
-            self.raw -= self.raws.pop()
+        while len(self.sizes) > length:
+            self.total -= self.sizes.pop()
         while self.results and self.results[-1] >= length:
             self._where.pop(self.items[self.results.pop()].entry, None)

@@ -1,200 +1,91 @@
 """The one estimator that guard, trigger, cut and display share.
 
-An estimate is the larger of two readings of the same content: the plain weights (4 chars a token, tool
-results 2, images flat) and a content-aware reading times the ratio learned from real usage. Before
-anything is learned it is the plain weights alone, with CJK at more than a token a character.
-A `Measure` depends on the content only and may be kept for ever; the `Estimator` turns it into tokens.
+The size of a request is the larger of two readings: the plain weights (4 chars a token, tool results 2,
+images flat), and an upper bound that a model's usage has calibrated. Before anything is learned it is
+the plain weights alone, with CJK at more than a token a character.
+
+What is learned: the last request's real size, so that only what changed since is estimated; how dense
+each kind of content is for this model; and what a request costs beside its messages.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from math import sqrt
+from typing import TypeAlias
 
-from perdure.context import image_prices, images
 from perdure.context.image_prices import Price, anthropic, price_of
-from perdure.context.numbers import (
-    CHARS_PER_TOKEN_ESTIMATE,
-    IMAGE_CHAR_ESTIMATE,
-    TOOL_RESULT_CHARS_PER_TOKEN_ESTIMATE,
+from perdure.context.measure import (
+    GRAINS,
+    RESULT_WEIGHT,
+    WORDS_OF_A_TOKEN,
+    Measure,
+    measure,
+    measure_text,
 )
+from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE, SAFETY_MARGIN
 from perdure.context.sizes import Sizes
-from perdure.records import (
-    Assistant,
-    Bash,
-    Block,
-    BranchSummary,
-    Custom,
-    Decision,
-    Image,
-    Item,
-    Items,
-    Message,
-    Record,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    User,
-)
+from perdure.records import Decision, Item, Items, Message, Record, ToolResult
 
-RESULT_WEIGHT = CHARS_PER_TOKEN_ESTIMATE // TOOL_RESULT_CHARS_PER_TOKEN_ESTIMATE
+__all__ = [
+    "RESULT_WEIGHT",
+    "Estimator",
+    "Gauge",
+    "Measure",
+    "estimator_of",
+    "measure",
+    "measure_text",
+    "with_learned",
+]
 
-# Kinds of UTF-8 bytes: letters, digits, punctuation, blanks, line ends; first bytes of two-byte
-# characters (Cyrillic, Greek, Arabic …), of typographic signs, of other three-byte characters (CJK,
-# Hangul, Kana, Thai …) and of four-byte ones (emoji, rare Han). `x` continues one: counted already.
-_KIND = bytearray(b"x" * 256)
-for _byte in range(0x80):
-    _KIND[_byte] = ord("P")
-for _chars, _kind in ((b" ", "W"), (b"\n\r\t", "N"), (b"0123456789", "D")):
-    for _byte in _chars:
-        _KIND[_byte] = ord(_kind)
-for _byte in (*range(0x41, 0x5B), *range(0x61, 0x7B)):
-    _KIND[_byte] = ord("L")
-for _span, _kind in ((range(0xC0, 0xE0), "2"), (range(0xE0, 0xF0), "3"), (range(0xF0, 0xF8), "4")):
-    for _byte in _span:
-        _KIND[_byte] = ord(_kind)
-_KIND[0xE2] = ord("T")
-_KINDS = bytes(_KIND)
+Kinds: TypeAlias = tuple[float, float, float, float, float]
+Grains: TypeAlias = tuple[int, int, int, int, int]
 
-# Tenths of a char (fortieths of a token) for each kind, fitted on texts of real sessions with two real
-# tokenizers, rounded up so that code isn't underrated. The plain weights lift only what lies beyond ASCII.
-_CONTENT = {b"D": 26, b"P": 30, b"W": 11, b"N": 11, b"2": 24, b"T": 24, b"3": 50, b"4": 100}
-_LETTER_WEIGHT = 12
-_LIFTED = {b"2": 20, b"T": 20, b"3": 50, b"4": 80}
-_CJK_WEIGHT = 4
-_MESSAGE_OVERHEAD = 16  # role and separators, about four tokens
+DENSE, SURE = 1.1, 1.25
+"""New content of a kind that was hardly seen is taken to be as dense as this, in tokens per token of the
+content-aware reading, which is above real tokenizers on all but a few kinds of text; of a kind that is
+well known, as this many times what was learned: prose and code are both words, with other densities."""
 
-# Base64, hashes, long paths: three of their chars are a token. Looked for only where there is one.
-_LONG = 32
-_IN_RUN = bytes(0x61 if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "+/=_-") else 0x20
-                for byte in range(256))  # fmt: skip
-_RUN, _RUN_WEIGHT = re.compile(rb"[A-Za-z0-9+/=_-]{32,}"), 30
+_RATE, _DOUBT = 0.75, 0.04  # where a model's densities begin, and the variance of that guess
+_LOWEST, _HIGHEST = 0.15, 3.0
+_DRIFT = 2e-5  # doubt that each call adds: the work changes, and with it the words
+_NOISE, _NOISE_TOKENS = 0.05, 20.0  # error of a tail by its kinds alone; what framing varies by
+_OUTLIER = 3.0  # standard deviations: more is not density but something that isn't in the record
+_SLACK, _SLACK_TOKENS = 0.02, 40.0  # of a prompt: what a program adds to it that no record shows
+_SURPRISE_KEPT, _MOST_SURPRISED = 0.95, 0.1
+MODELS = 4
+"""Models of one session whose calibration is kept."""
 
 
-class Measure(Record):
-    """Size of one piece of content in chars (quarters of a token), read three ways.
+class Estimator(Record, array_like=True):
+    """Turns measures into tokens; `samples` 0: nothing learned yet. Persisted, hence rounded.
 
-    `seed`: the plain weights; `content`: by kinds of characters; `raw`: plain weights without the
-    doubling of tool results, for shares of the window that pruning looks at.
+    `rates` are tokens per token of the content-aware reading by kind (see `Measure.kinds`), `doubts` their
+    variances. `base` is what a request costs beside its measured content, `base_doubt` its standard
+    deviation. `known` and `prompt`: content by kind (grains) and real tokens of the last request. `slack`:
+    by how much the forecast was passed lately.
     """
 
-    seed: int = 0
-    content: int = 0
-    raw: int = 0
-
-    def __add__(self, other: Measure) -> Measure:
-        return Measure(self.seed + other.seed, self.content + other.content, self.raw + other.raw)
-
-
-def measure_text(text: str, weight: int = 1) -> Measure:
-    """Measure text whose plain characters weigh so many chars each (2 in tool results)."""
-    data = text.encode("utf-8", "surrogatepass")
-    runs = 0
-    if b"a" * _LONG in data.translate(_IN_RUN):
-        rest = _RUN.sub(b"", data)
-        runs, data = len(data) - len(rest), rest
-    kinds = data.translate(_KINDS)
-    if text.isascii():
-        return _plain(kinds, len(text), runs, weight)
-    return _any(kinds, len(text), runs, weight)
-
-
-def _plain(kinds: bytes, length: int, runs: int, weight: int) -> Measure:
-    """`_any` for ASCII: half the kinds can't occur, and most texts are such."""
-    digits, marks, blanks = kinds.count(b"D"), kinds.count(b"P"), kinds.count(b"W") + kinds.count(b"N")
-    content = runs * _RUN_WEIGHT + (length - runs - digits - marks - blanks) * _LETTER_WEIGHT
-    content += digits * _CONTENT[b"D"] + marks * _CONTENT[b"P"] + blanks * _CONTENT[b"W"]
-    return Measure(length * weight, -(-content // 10), length)
-
-
-def _any(kinds: bytes, length: int, runs: int, weight: int) -> Measure:
-    """From the kinds of all bytes outside of runs; `length` and `runs` in characters."""
-    counts = {kind: kinds.count(kind) for kind in _CONTENT}
-    letters = length - runs - sum(counts.values())
-    content = runs * _RUN_WEIGHT + letters * _LETTER_WEIGHT
-    content = -(-(content + sum(counts[kind] * tenths for kind, tenths in _CONTENT.items())) // 10)
-    beyond = sum(counts[kind] for kind in _LIFTED)
-    if not beyond:
-        return Measure(length * weight, content, length)
-    lifted = sum(counts[kind] * max(tenths, weight * 10) for kind, tenths in _LIFTED.items())
-    wide = (counts[b"3"] + counts[b"4"]) * (_CJK_WEIGHT - 1)
-    return Measure((length - beyond) * weight - (-lifted // 10), content, length + wide)
-
-
-def measure(message: Message, price: Price = anthropic) -> Measure:
-    """Measure a message as a model would be charged for it; tool result details never count.
-
-    `price`: what a picture costs there (`image_prices`), never by its bytes.
-    """
-    if isinstance(message, ToolResult):
-        body = _blocks(message.content, RESULT_WEIGHT, price)
-    elif isinstance(message, (User, Assistant, Custom)):
-        body = _blocks(message.content, 1, price)
-    elif isinstance(message, (Summary, BranchSummary)):
-        body = measure_text(message.summary)
-    else:
-        body = _bash(message)
-    return body + Measure(content=_MESSAGE_OVERHEAD) if body.seed else body
-
-
-def _bash(message: Bash) -> Measure:
-    if message.excluded:
-        return Measure()
-    return measure_text(message.command) + measure_text(message.output)
-
-
-def _blocks(blocks: tuple[Block, ...], weight: int, price: Price) -> Measure:
-    total = Measure()
-    for block in blocks:
-        total += _block(block, weight, price)
-    return total
-
-
-def _block(block: Block, weight: int, price: Price) -> Measure:
-    if isinstance(block, Text):
-        return measure_text(block.text, weight)
-    if isinstance(block, Image):
-        content = image_prices.tokens(images.known(block), price) * CHARS_PER_TOKEN_ESTIMATE
-        return Measure(IMAGE_CHAR_ESTIMATE * weight, content, IMAGE_CHAR_ESTIMATE)
-    if isinstance(block, Thinking):
-        return measure_text(block.signature or "" if block.redacted else block.thinking)
-    if isinstance(block, ToolCall):
-        return measure_text(f"{block.name}{block.id}{block.arguments.decode('utf-8', 'replace')}")
-    return Measure()  # of a type we don't know: never sent
-
-
-class Estimator(Record):
-    """Turns measures into tokens. `ratio` 0: nothing learned yet; `spread` is the error seen lately."""
-
-    ratio: float = 0.0
-    spread: float = 0.0
+    model: str = ""
     samples: int = 0
+    rates: Kinds = (_RATE, _RATE, _RATE, _RATE, _RATE)
+    doubts: Kinds = (_DOUBT, _DOUBT, _DOUBT, _DOUBT, _DOUBT)
+    base: int = 0
+    base_doubt: int = 0
+    known: Grains = (0, 0, 0, 0, 0)
+    prompt: int = 0
+    slack: int = 0
+
+    # --- pieces -----------------------------------------------------------------------------------
 
     def chars(self, size: Measure) -> int:
-        """The estimate in chars, so that a line can be drawn without rounding each message."""
-        if not self.ratio:
+        """A careful size of one piece, in chars, so that a line can be drawn without rounding each."""
+        if not self.samples or not size.seed:
             return size.seed
-        return max(size.seed, int(size.content * self.ratio * (1 + self.spread)) + 1) if size.seed else 0
-
-    def each(self, sizes: Sizes) -> list[int]:
-        """`chars` of every item of a view."""
-        if not self.ratio:
-            return list(sizes.seeds)
-        ratio, margin = self.ratio, 1 + self.spread
-        return [
-            0 if not seed else seed if seed > (known := int(content * ratio * margin) + 1) else known
-            for seed, content in zip(sizes.seeds, sizes.contents, strict=True)
-        ]
-
-    def most(self, sizes: Sizes) -> int:
-        """At least the sum of `each`, and the sum itself while nothing is learned; no item is looked at."""
-        if not self.ratio:
-            return sizes.seed
-        return sizes.seed + int(sizes.content * self.ratio * (1 + self.spread)) + len(sizes.seeds)
+        return max(size.seed, int(_dot(self._careful(), size.kinds) * CHARS_PER_TOKEN_ESTIMATE) + 1)
 
     def tokens(self, size: Measure) -> int:
+        """A careful size of one piece, or of several taken together, in tokens."""
         return -(-self.chars(size) // CHARS_PER_TOKEN_ESTIMATE)
 
     def item(self, item: Item) -> int:
@@ -202,41 +93,177 @@ class Estimator(Record):
         return self.tokens(measure(item.message))
 
     def items(self, items: Iterable[Item]) -> int:
-        """Tokens of a view (not above the sum of its items: only the whole is rounded)."""
-        return -(-sum(self.chars(measure(item.message)) for item in items) // CHARS_PER_TOKEN_ESTIMATE)
+        """Tokens of messages taken together (not above the sum of each: only the whole is rounded)."""
+        return self.tokens(sum((measure(item.message) for item in items), Measure()))
 
     def text(self, text: str) -> int:
         """Tokens of text that is no message: a system prompt, tool schemas."""
         return self.tokens(measure_text(text))
 
-    def forecast(self, size: Measure) -> int:
-        """The likeliest real size in tokens, without margin: what `learn` compares with usage."""
-        return -(-int(size.content * (self.ratio or 1.0)) // CHARS_PER_TOKEN_ESTIMATE)
+    # --- whole requests ---------------------------------------------------------------------------
 
-    def upper(self, size: Measure) -> int:
-        """A careful size in tokens even before anything is learned: for output room."""
-        careful = self if self.ratio else CAREFUL
-        return careful.tokens(size)
-
-    def learn(self, predicted: int, real: int) -> Estimator:
-        """A better estimator, from this one's `forecast` of a whole prompt and its real tokens.
-
-        Moves half way each time, so that one odd prompt doesn't decide; the margin jumps to the error
-        at once and shrinks slowly, so that the estimate stays above.
+    def whole(self, view: Measure, fixed_tokens: int) -> int:
+        """The size of a request, in tokens: what the lines of guard and trigger are held against, and
+        what is shown. `fixed_tokens`: its system prompt and tool schemas by the plain weights.
         """
-        if predicted <= 0 or real <= 0:
-            return self
-        known = self.ratio or 1.0
-        aim = min(8.0, max(0.125, known * real / predicted))
+        return -(-self.whole_chars(view, fixed_tokens) // CHARS_PER_TOKEN_ESTIMATE)
+
+    def whole_chars(self, view: Measure, fixed_tokens: int) -> int:
+        """`whole` in chars, unrounded, as the guard draws its lines."""
+        plain = self.plain_chars(view, fixed_tokens)
         if not self.samples:
-            return Estimator(aim, 0.08, 1)
-        error = abs(real / predicted - 1)
-        spread = min(0.5, max(0.02, error, self.spread * 0.8))
-        return Estimator(known + (aim - known) / 2, spread, self.samples + 1)
+            return plain
+        return max(plain, self._bound(_request(view, fixed_tokens)) * CHARS_PER_TOKEN_ESTIMATE)
+
+    def plain_chars(self, view: Measure, fixed_tokens: int) -> int:
+        """The reading by the plain weights, and what stands beside it if that is known."""
+        return (fixed_tokens + max(0, self.base)) * CHARS_PER_TOKEN_ESTIMATE + view.seed
+
+    def saved_chars(self, size: Measure, *, sent: bool) -> int:
+        """By how much the calibrated reading of a request falls without this piece of it."""
+        rates = [rate * (2 - DENSE) for rate in self.rates] if sent else self._careful()
+        return int(_dot(rates, size.kinds) * CHARS_PER_TOKEN_ESTIMATE)
+
+    def forecast(self, view: Measure, fixed_tokens: int) -> int:
+        """The likeliest size of a request in tokens, without margin."""
+        kinds = _request(view, fixed_tokens)
+        return max(1, int(self._line(kinds) if self.samples else _dot(self.rates, kinds)))
+
+    def upper(self, view: Measure, fixed_tokens: int) -> int:
+        """A careful size even before anything is learned: for output room."""
+        if self.samples:
+            return self.whole(view, fixed_tokens)
+        content = sum(_request(view, fixed_tokens)) / GRAINS
+        return max(self.whole(view, fixed_tokens), int(content * DENSE) + 1)
+
+    def _line(self, kinds: Sequence[float]) -> float:
+        """From what is known of the last request: exact for that one, and the base for an empty one.
+
+        What the record doesn't explain stays while the view grows, and goes in proportion as it shrinks.
+        """
+        size, known = _dot(self.rates, kinds), _dot(self.rates, self.known)
+        return self.base + size + (self.prompt - self.base - known) * _left(size, known)
+
+    def _bound(self, kinds: Grains) -> int:
+        """A size that the real one does not pass: new content is taken to be dense, what went to be thin."""
+        change = anew = size = known = 0.0
+        for rate, doubt, now, was in zip(self.rates, self.doubts, kinds, self.known, strict=True):
+            careful = _careful(rate, doubt)
+            change += (now - was) * (careful if now > was else rate * (2 - DENSE))
+            anew += careful * now
+            size += rate * now
+            known += rate * was
+        size, known = size / GRAINS, known / GRAINS
+        left = _left(size, known)
+        unexplained = self.prompt - self.base - known
+        line = self.base + size + unexplained * left
+        anew = self.base + 2 * self.base_doubt + anew / GRAINS + max(0.0, unexplained) * left
+        bound = max(min(self.prompt + change / GRAINS, anew), line)
+        bound *= left + (1 - left) * SAFETY_MARGIN
+        return int(bound + self.slack + _SLACK * self.prompt + _SLACK_TOKENS)
+
+    def _careful(self) -> list[float]:
+        return [_careful(rate, doubt) for rate, doubt in zip(self.rates, self.doubts, strict=True)]
+
+    # --- learning ---------------------------------------------------------------------------------
+
+    def learn(self, view: Measure, fixed_tokens: int, real: int) -> Estimator:
+        """A better estimator, from a request's measured content and its real tokens (its usage).
+
+        Densities follow by a Kalman filter on the difference between two requests, each kind by itself; a
+        difference that no density explains is taken for something that isn't in the record.
+        """
+        kinds, samples = _request(view, fixed_tokens), self.samples + 1
+        if real <= 0 or not any(kinds):
+            return self
+        if not self.samples:
+            return self._first(kinds, real)
+        tail = [now - was for now, was in zip(kinds, self.known, strict=True)]
+        rates: Sequence[float] = self.rates
+        doubts = [min(_DOUBT, doubt + _DRIFT) for doubt in self.doubts]
+        if sum(tail) > 0:
+            rates, doubts = _filtered(rates, doubts, tail, real - self.prompt)
+        base, doubt = self._base(_dot(rates, kinds), real)
+        surprise = min(real - int(self._line(kinds)), int(real * _MOST_SURPRISED))
+        slack = max(int(self.slack * _SURPRISE_KEPT), surprise)
+        settled = _five(doubts, 6)
+        return Estimator(self.model, samples, _five(rates, 4), settled, base, doubt, kinds, real, slack)
+
+    def _first(self, kinds: Grains, real: int) -> Estimator:
+        """The first usage: it tells the density where the content explains it, else what stands beside."""
+        likely = _dot(self.rates, kinds)
+        scale = real / likely if 0.5 < real / likely < 1.6 else 1.0
+        size = likely * scale
+        rates = _five([rate * scale for rate in self.rates], 4)
+        return Estimator(
+            self.model, 1, rates, self.doubts, int(real - size), int(0.15 * size) + 50, kinds, real
+        )
+
+    def _base(self, size: float, real: int) -> tuple[int, int]:
+        """The base and its doubt: a request of little content tells it best."""
+        found, doubt = real - size, 0.12 * size + 50
+        gain = self.base_doubt**2 / (self.base_doubt**2 + doubt**2)
+        return round(self.base + gain * (found - self.base)), max(50, round(self.base_doubt * sqrt(1 - gain)))
 
 
-CAREFUL = Estimator(ratio=1.0, spread=0.1)
+def _request(view: Measure, fixed_tokens: int) -> Grains:
+    """A whole request by kind: system prompt and tools, known by the plain weights, are mostly prose."""
+    fixed = fixed_tokens * WORDS_OF_A_TOKEN
+    return view.words + fixed, view.marks, view.runs, view.wide, view.images
+
+
+def _dot(rates: Sequence[float], kinds: Sequence[float]) -> float:
+    """Tokens of content by kind."""
+    a, b, c, d, e = kinds
+    return (rates[0] * a + rates[1] * b + rates[2] * c + rates[3] * d + rates[4] * e) / GRAINS
+
+
+def _careful(rate: float, doubt: float) -> float:
+    """A density that new content of a kind will not pass: what is well known may be taken for thinner."""
+    known = max(rate + 3 * sqrt(doubt), SURE * rate)
+    return min(known, DENSE * rate if rate > 1.0 else DENSE)
+
+
+def _left(size: float, known: float) -> float:
+    """How much of the known request is still there."""
+    return size / known if size < known else 1.0
+
+
+def _five(values: Sequence[float], digits: int) -> Kinds:
+    a, b, c, d, e = values
+    return round(a, digits), round(b, digits), round(c, digits), round(d, digits), round(e, digits)
+
+
+def _filtered(
+    rates: Sequence[float], doubts: Sequence[float], tail: Sequence[int], real: int
+) -> tuple[list[float], list[float]]:
+    """Densities after a tail of so many real tokens, and what doubt is left."""
+    pieces = [(rate, doubt, grains / GRAINS) for rate, doubt, grains in zip(rates, doubts, tail, strict=True)]
+    likely = moved = variance = 0.0
+    for rate, doubt, size in pieces:
+        likely += rate * size
+        moved += rate * abs(size)
+        variance += doubt * size * size
+    variance += (_NOISE * moved) ** 2 + _NOISE_TOKENS**2
+    most = _OUTLIER * sqrt(variance)
+    error = max(-most, min(most, real - likely)) / variance
+    known = [min(_HIGHEST, max(_LOWEST, rate + doubt * size * error)) for rate, doubt, size in pieces]
+    return known, [doubt - (doubt * size) ** 2 / variance for _, doubt, size in pieces]
+
+
+_ONE: Kinds = (1.0, 1.0, 1.0, 1.0, 1.0)
+CAREFUL = Estimator(samples=1, rates=_ONE)
 """Where to start with a model nobody has measured, if an overflow is worse than an early compaction."""
+
+
+def estimator_of(learned: Iterable[Estimator], model: str) -> Estimator:
+    """What was learned about a model, else an estimator that knows nothing yet."""
+    return next((each for each in learned if each.model == model), Estimator(model))
+
+
+def with_learned(known: tuple[Estimator, ...], latest: Estimator) -> tuple[Estimator, ...]:
+    """What is known of a session's models, the latest last; the oldest is forgotten."""
+    return (*(each for each in known if each.model != latest.model), latest)[-MODELS:]
 
 
 class Gauge:
@@ -278,8 +305,7 @@ class Gauge:
 
     def total(self, step: str, items: Items) -> Measure:
         """The size of the whole view that `step` looks at."""
-        sizes = self.sizes(step, items)
-        return Measure(sizes.seed, sizes.content, sizes.raw)
+        return self.sizes(step, items).total
 
     def shown(
         self, item: Item, decision: Decision, render: Callable[[ToolResult, Decision], ToolResult]

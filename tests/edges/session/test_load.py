@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from helpers_sessions import HEADER, assistant, compaction, entry, line, off_chain, user, write
+from perdure.context.tokens import Estimator
 from perdure.contracts import Letter
 from perdure.edges.session import lines
 from perdure.edges.session.facts import Checkpoint, Facts, Gap, Origin, Pending, Seen, Settings
@@ -17,7 +18,7 @@ from perdure.edges.session.load import load
 from perdure.edges.session.own import NewerFacts
 from perdure.edges.session.tail import open_session
 from perdure.errors import UnreadableFile
-from perdure.records import Custom, Decision, Pinned, Summary, Text, User
+from perdure.records import Assistant, Custom, Decision, Pinned, Summary, Text, User
 
 PIN = Pinned("e0", "answer in French", "instruction", "e1")
 
@@ -287,7 +288,7 @@ def test_what_the_writing_side_encodes_is_read_back(tmp_path: Path) -> None:
         pending=(Pending("i1", letter),),
         recent=(Seen("ann", "m1", "i1"),),
         decisions=decided,
-        calibration=1.25,
+        learned=(Estimator("p/m", 2, prompt=600),),
         pins=(PIN,),
         covered_bytes=9,
         session="s1",
@@ -295,12 +296,25 @@ def test_what_the_writing_side_encodes_is_read_back(tmp_path: Path) -> None:
     message = lines.message_line(
         "e1", None, 5, User((Text("a"),), 5), Facts(3, Origin("bob", "m0", 4), decided)
     )
+    later = Estimator("p/other", 1, (0.5, 1.0, 0.75, 2.0, 1.0), known=(1, 2, 3, 4, 5), prompt=90)
+    answer = lines.message_line("e2", "e1", 7, Assistant((Text("b"),)), Facts(3, learned=later))
     rows = [message.rstrip(b"\n"), lines.checkpoint_line("c", "e1", 6, record).rstrip(b"\n")]
+    rows.append(answer.rstrip(b"\n"))
     opened = open_session(write(tmp_path / "s", rows))
     assert (opened.settings, opened.name, opened.epoch) == (record.settings, "n", 3)
     assert (opened.pending, opened.recent, opened.decisions) == (record.pending, record.recent, decided)
-    assert (opened.calibration, opened.pins, opened.covered_bytes) == (1.25, (PIN,), 9)
-    assert opened.leaf == "e1"
+    assert (opened.learned, opened.pins, opened.covered_bytes) == ((*record.learned, later), (PIN,), 9)
+    assert opened.leaf == "e2"
+
+
+@pytest.mark.parametrize(
+    "odd", [5, "x", [], [1, 2], ["m", 1, [1.0]], {"model": "m"}, ["m", 1, [1, 1, 1, 1, "x"]]]
+)
+def test_what_another_program_put_for_what_was_learned_is_no_fact(tmp_path: Path, odd: object) -> None:
+    row = assistant("e2", "e1") | {"perdure": {"v": 1, "e": 1, "learned": odd}}
+    opened = open_session(write(tmp_path / "s", [user("e1", None), row]))
+    assert all(each.rates[0] == 0.75 for each in opened.learned)
+    assert len(opened.items) == 2
 
 
 def test_labels_are_those_set_last_on_entries_that_exist(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class Fold:
         self.plan, self.limits, self.estimator = plan, limits, estimator
         self.rules, self.trigger = rules or prompts.Instructions(), trigger
         self.window = window or limits.window
-        self.careful = estimator if estimator.ratio else CAREFUL
+        self.careful = estimator if estimator.samples else CAREFUL
         self.weigh = weigh or self._read_size
         ratio = adaptive_ratio(plan.covered, self.window, self.weigh)
         self.chunk = chunk or chunk_limit(self.window, ratio)

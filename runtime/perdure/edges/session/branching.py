@@ -257,7 +257,7 @@ def checkpoint_of(opened: Opened, epoch: int, decisions: Mapping[str, Decision])
         pending=opened.pending,
         recent=opened.recent,
         decisions=tuple(decisions.values()),
-        calibration=opened.calibration,
+        learned=opened.learned,
         compactions=opened.compactions,
         prev=opened.compaction,
         ranges=tuple(ranges[-32:]),

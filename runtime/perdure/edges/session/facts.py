@@ -6,6 +6,7 @@ else in off-chain `custom` entries; all are versioned (`v`), and an older reader
 
 from __future__ import annotations
 
+from perdure.context.tokens import Estimator
 from perdure.contracts import Letter
 from perdure.records import Decision, Items, Pinned, Record
 
@@ -27,7 +28,8 @@ class Facts(Record):
     the fingerprint of the request that an answer is to (`context.prefix`).
 
     `evidence`: hashes of outputs that this entry keeps elsewhere. Only here does a session own a hash: a
-    text or an argument that names one may come from anywhere.
+    text or an argument that names one may come from anywhere. `learned`: what this answer's usage taught
+    about its model's tokens.
     """
 
     epoch: int = 0
@@ -35,6 +37,7 @@ class Facts(Record):
     decisions: tuple[Decision, ...] = ()
     evidence: tuple[str, ...] = ()
     sent: str = ""
+    learned: Estimator | None = None
 
 
 class Settings(Record):
@@ -88,7 +91,7 @@ class Checkpoint(Record):
     pending: tuple[Pending, ...] = ()
     recent: tuple[Seen, ...] = ()
     decisions: tuple[Decision, ...] = ()
-    calibration: float = 1.0
+    learned: tuple[Estimator, ...] = ()
     compactions: int = 0
     prev: str | None = None
     kept: str | None = None
@@ -137,7 +140,7 @@ class Opened(Record):
     pending: tuple[Pending, ...]
     recent: tuple[Seen, ...]
     decisions: tuple[Decision, ...]
-    calibration: float
+    learned: tuple[Estimator, ...]
     compactions: int
     covered_bytes: int
     gaps: tuple[Gap, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.context.dag import COMPACTION, Node
+from perdure.context.tokens import with_learned
 from perdure.edges.session import own
 from perdure.edges.session.decode import WireEntry, decode_entry
 from perdure.edges.session.facts import RECENT_IDS, Checkpoint, Pending, Seen
@@ -56,6 +57,7 @@ class Known:
         self._recent = {(s.sender, s.mid): s for s in (base.recent if mine else ())}
         self._decisions = {d.key: d for d in base.decisions}
         self._pins = {pin.id: pin for pin in base.pins}
+        self.learned = base.learned
 
     @property
     def pending(self) -> tuple[Pending, ...]:
@@ -122,6 +124,8 @@ class Known:
         for decision in facts.decisions:
             self._decisions.pop(decision.key, None)
             self._decisions[decision.key] = decision
+        if facts.learned is not None:
+            self.learned = with_learned(self.learned, facts.learned)
         if facts.origin is not None:
             sender, mid = facts.origin.sender, facts.origin.mid
             self._pending.pop((sender, mid), None)

@@ -238,6 +238,8 @@ def _facts(facts: Facts) -> dict[str, Any]:
         field["decided"] = [_decision(d) for d in facts.decisions]
     if facts.evidence:
         field["evidence"] = facts.evidence
+    if facts.learned is not None:
+        field["learned"] = facts.learned
     if facts.sent:
         field["sent"] = facts.sent
     return field

@@ -65,7 +65,7 @@ def opened(
         recent=known.recent,
         decisions=known.decisions,
         sent=known.sent,
-        calibration=base.calibration,
+        learned=known.learned,
         compactions=known.compactions,
         covered_bytes=base.covered_bytes if known.at >= 0 else covered,
         gaps=gaps_of(sight.holes),

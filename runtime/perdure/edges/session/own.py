@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from perdure.context.tokens import Estimator
 from perdure.contracts import Letter
 from perdure.edges.session import tolerant
 from perdure.edges.session.decode import WireEntry, decode_content
@@ -36,6 +37,7 @@ class _Facts(Struct, gc=False):
     inbox: Origin | None = None
     decided: list[Any] = []
     evidence: list[str] = []
+    learned: Any = None
     sent: Any = ""
 
 
@@ -117,7 +119,8 @@ def facts_of(entry: WireEntry) -> Facts | None:
     made = (_shaped(each, Decision) for each in wire.decided)
     decisions = tuple(decision for decision in made if decision is not None)
     sent = wire.sent if isinstance(wire.sent, str) else ""
-    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), sent)
+    learned = None if wire.learned is None else _shaped(wire.learned, Estimator)
+    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), sent, learned)
 
 
 def compaction_facts(entry: WireEntry) -> dict[str, Any]:
