@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers_histories import png
-from helpers_messages import user
 from perdure.context import images
 from perdure.context.image_prices import FLAT, anthropic, google, mistral, openai, price_of, tokens
+from perdure.context.measure import GRAINS
 from perdure.context.pixels import Facts
 from perdure.context.tokens import Gauge, measure
 from perdure.edges.models.accounting import image_tokens
@@ -52,8 +52,8 @@ def test_the_price_follows_the_api_of_the_session_and_a_switch_changes_it() -> N
     sizes = []
     for api in ("anthropic-messages", "google-generative-ai", "openai-responses", "anthropic-messages"):
         gauge.charge(api)
-        sizes.append(gauge.measure(shot).content - measure(user("x")).content)
-    assert sizes[1] - sizes[0] == 4 * (1548 - 691)
+        sizes.append(gauge.measure(shot).images)
+    assert sizes[1] - sizes[0] == GRAINS * (1548 - 691)
     assert sizes[2] < sizes[1]
     assert sizes[3] == sizes[0]
     assert price_of("something-new") is anthropic

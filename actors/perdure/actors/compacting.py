@@ -186,7 +186,7 @@ class Compacting:
             overflow.request, overflow.fixed_tokens
         ):  # a refusal that names its size teaches like an answer
             self.session.transcript.learn(
-                self.estimator.learn(overflow.request, overflow.fixed_tokens, overflow.real)
+                self.estimator.refused(overflow.request, overflow.fixed_tokens, overflow.real)
             )
         if self._staged is not None:  # it came while the turn ran, and the turn is between batches now
             self.switch()

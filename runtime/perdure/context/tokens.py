@@ -189,6 +189,17 @@ class Estimator(Record, array_like=True):
         settled = _five(doubts, 6)
         return Estimator(self.model, samples, _five(rates, 4), settled, base, doubt, kinds, real, slack)
 
+    def refused(self, view: Measure, fixed_tokens: int, real: int) -> Estimator:
+        """After a refusal that names the request's size. Nothing tells what the provider counted; all of its
+        content is taken to be so dense, since a compaction must take away enough.
+        """
+        kinds = _request(view, fixed_tokens)
+        scale = max(1.0, (real - self.base) / max(1.0, _dot(self.rates, kinds)))
+        rates = _five([min(_HIGHEST, rate * scale) for rate in self.rates], 4)
+        doubts = (_DOUBT, _DOUBT, _DOUBT, _DOUBT, _DOUBT)
+        samples, base, doubt = self.samples + 1, self.base, self.base_doubt
+        return Estimator(self.model, samples, rates, doubts, base, doubt, kinds, real, self.slack)
+
     def _first(self, kinds: Grains, real: int) -> Estimator:
         """The first usage: it tells the density where the content explains it, else what stands beside."""
         likely = _dot(self.rates, kinds)

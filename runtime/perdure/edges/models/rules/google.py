@@ -252,7 +252,8 @@ def _overflow(tokens: int, model: ModelInfo) -> str:
 
 def _refusal(fault: str, tokens: int, model: ModelInfo) -> Refused | None:
     if fault == "overflow":
-        return Refused(400, "INVALID_ARGUMENT", _overflow(max(tokens, model.window + 1), model))
+        text = f"The input token count exceeds the maximum number of tokens allowed ({model.window})."
+        return Refused(400, "INVALID_ARGUMENT", text)
     return Refused(*REFUSALS[fault]) if fault in REFUSALS else None
 
 

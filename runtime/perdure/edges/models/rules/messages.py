@@ -80,10 +80,8 @@ def _check_room(tokens: int, wanted: int, model: ModelInfo) -> None:
 
 
 def _refusal(fault: str, tokens: int, model: ModelInfo) -> Refused | None:
-    if fault == "overflow":
-        size = max(tokens, model.window + 1)
-        message = f"prompt is too long: {size} tokens > {model.window} maximum"
-        return Refused(400, "invalid_request_error", message)
+    if fault == "overflow":  # of a request of any size: no number is told that would be false
+        return Refused(400, "invalid_request_error", "prompt is too long")
     return Refused(*REFUSALS[fault]) if fault in REFUSALS else None
 
 

@@ -333,7 +333,7 @@ def _too_long(tokens: int, wanted: int, model: ModelInfo) -> str:
 
 def _refusal(fault: str, tokens: int, model: ModelInfo) -> Refused | None:
     if fault == "overflow":
-        text = _too_long(max(tokens, model.window + 1), 0, model)
+        text = f"This model's maximum context length is {model.window} tokens. Please reduce the length."
         return Refused(400, "invalid_request_error", text, "context_length_exceeded")
     return refusal(fault)
 
