@@ -18,12 +18,11 @@ from typing import Any
 
 from perdure.actors import arguments, previewing, tree
 from perdure.actors.directory import Directory
-from perdure.actors.messages import Abort, Close, Command, Deliver, Mail, Note, Wake
+from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, Wake
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, Timing, configured_timing
-from perdure.actors.session import Session
 from perdure.actors.status import Totals, host_status
 from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep, open_index
@@ -172,11 +171,10 @@ class Host:
     ) -> bool | None:
         self.closing = True
         if error is None or isinstance(error, Exception):
-            await self._close_sessions(grace=0.0 if error else DRAIN)
+            await self.directory.close(grace=0.0 if error else DRAIN)
             await self.upkeep.flush()
         else:  # the program is being cancelled, the dispatcher too: the kernel's stop serves this mail
-            for session in list(self.directory.awake.values()):
-                self._close(session, now=True)
+            self.directory.ask_to_close(now=True)
         return await self._stack.__aexit__(kind, error, trace)
 
     def kill(self) -> None:
@@ -385,27 +383,6 @@ class Host:
 
     def _wake(self, key: str) -> None:
         self.directory.ref(key).post(Wake())
-
-    async def _close_sessions(self, grace: float) -> None:
-        """Let turns end within `grace` seconds, then stop them."""
-        for now, within in ((not grace, grace or 5.0), (True, 10.0)):
-            ends = [self._close(session, now=now) for session in list(self.directory.awake.values())]
-            if await self._all_closed(ends, within):
-                return
-
-    def _close(self, session: Session, *, now: bool) -> Waiter[None]:
-        done: Waiter[None] = self.clock.waiter(f"the end of {session.key}")
-        session.ref.post(Close(done, now=now))
-        return done
-
-    async def _all_closed(self, ends: list[Waiter[None]], within: float) -> bool:
-        until = self.clock.now() + within
-        for done in ends:
-            try:
-                await self.clock.wait(done, max(0.001, until - self.clock.now()))
-            except DeadlineExceeded:
-                return False
-        return True
 
     def _new_mid(self) -> str:
         self._mids += 1

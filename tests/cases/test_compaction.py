@@ -211,7 +211,7 @@ def test_cp03_usage_from_before_a_compaction_triggers_no_other(
         async with hosted(tmp_path, play, clock) as host:
             await clock.sleep(5)
             await ask(host, "d")
-            assert host.directory.awake[KEY].compacting.tokens < 5_000
+            assert host.directory.awake[KEY].scales.tokens < 5_000
 
     virtual(main)
     assert counted.all == 0
@@ -281,7 +281,7 @@ def test_cp22_an_image_is_priced_flat_and_reaches_the_model(tmp_path: Path) -> N
     async def main(clock: VirtualClock) -> None:
         async with hosted(tmp_path, play, clock) as host:
             await host.command(KEY, "/status")
-            assert host.directory.awake[KEY].compacting.tokens < 10_000
+            assert host.directory.awake[KEY].scales.tokens < 10_000
             await clock.sleep(30)
 
     virtual(main)
@@ -545,7 +545,7 @@ def test_cp17_a_view_that_ends_in_a_compaction_and_is_too_large_is_compacted_aga
             await host.command(KEY, "/status")
             assert (await host.command(KEY, "/compact")).startswith("Compacted")
             session = host.directory.awake[KEY]
-            assert session.compacting.tokens <= session.environment.limits.threshold
+            assert session.scales.tokens <= session.environment.limits.threshold
 
     virtual(main)
     old, new = compactions(tmp_path)
@@ -590,7 +590,7 @@ def test_cp02_a_commit_that_always_fails_backs_off_and_every_turn_is_answered(
     async def main(clock: VirtualClock) -> None:
         async with hosted(tmp_path, play, clock, info=SMALL, settings=settings) as host:
             await host.command(KEY, "/status")
-            assert host.directory.awake[KEY].compacting.tokens > 9_000
+            assert host.directory.awake[KEY].scales.tokens > 9_000
             for _ in range(10):
                 assert (await ask(host, "on")).stop == "stop"
                 await clock.sleep(5)
@@ -675,7 +675,7 @@ def test_cp31_a_smaller_window_than_before_compacts_before_anything_is_sent(tmp_
     async def main(clock: VirtualClock) -> None:
         async with hosted(tmp_path, play, clock, info=sized(64_000)) as host:
             await host.command(KEY, "/status")
-            assert host.directory.awake[KEY].compacting.tokens > 140_000
+            assert host.directory.awake[KEY].scales.tokens > 140_000
             assert (await ask(host, "prompt")).text == "fits"
 
     virtual(main)

@@ -114,7 +114,7 @@ async def lives(seed: int, folder: Path, clock: VirtualClock) -> tuple[int, int]
             prompt = shown(play.bodies[key][-1])
             assert all(pin in prompt for pin in pinned)
             users = [name for at in range(n, -1, -1) for then, name, mine in told if mine and then == at]
-            learned = host.directory.awake[key].compacting.estimator
+            learned = host.directory.awake[key].scales.estimator
             assert [name for name in within(users, SHARE, learned) if name not in prompt] == []
         past = History(folder / "state" / "sessions" / keys.relative_path(key))
         lost = [name for _, name, _ in told if name not in prompt]

@@ -339,7 +339,7 @@ def test_an_idle_session_with_a_large_view_is_compacted_when_its_cache_is_cold(t
             for _ in range(20):
                 await ask(host, "more")
                 session = host.directory.awake[KEY]
-                if session.compacting.tokens > session.environment.limits.idle_line:
+                if session.scales.tokens > session.environment.limits.idle_line:
                     break
             assert not compactions(session_path(tmp_path))
             await clock.sleep(600)

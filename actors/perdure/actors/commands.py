@@ -60,7 +60,7 @@ def run(session: Session, mail: Command) -> None:
 def status(session: Session) -> str:
     """A few lines: model, context, compactions, state."""
     t, env = session.transcript, session.environment
-    used = session.compacting.tokens
+    used = session.scales.tokens
     share = 100 * used / env.limits.window
     lines = [
         f"session {session.key}" + (f" ({t.name})" if t.name else ""),
@@ -79,8 +79,8 @@ def _model(session: Session, ref: str) -> str:
     if info.ref == before.model.ref:
         return f"The model is {info.ref}."
     session.transcript.choose_model(info.provider, info.id)
-    session.adopt(session.transcript.settings, "model")
-    limits, used = session.environment.limits, session.compacting.tokens
+    session.surroundings.adopt(session.transcript.settings, "model")
+    limits, used = session.environment.limits, session.scales.tokens
     told = f"The model is now {info.ref} with a window of {limits.window:,} tokens."
     if limits.window >= before.limits.window or used <= limits.threshold:
         return told
@@ -95,7 +95,7 @@ def _think(session: Session, level: str) -> str:
     if level not in LEVELS:
         raise UsageError(f"thinking level {level!r} is not known: one of {', '.join(LEVELS)}")
     session.transcript.choose_thinking(level)
-    session.adopt(session.transcript.settings, "thinking")
+    session.surroundings.adopt(session.transcript.settings, "thinking")
     return f"Thinking is now {level}."
 
 

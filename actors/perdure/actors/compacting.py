@@ -11,7 +11,6 @@ import msgspec
 from perdure.actors import coordinator
 from perdure.actors.coordinator import Coordinator, Reason, Refuse, Start, Wait
 from perdure.actors.messages import (
-    Append,
     Compact,
     Compacted,
     CompactionFailed,
@@ -20,17 +19,14 @@ from perdure.actors.messages import (
     Idle,
     Overflowed,
 )
-from perdure.context.budget import Budget, measure_budget
 from perdure.context.compaction.proof import Refusal
-from perdure.context.compaction.size import limited
-from perdure.context.floor import floor_of, in_words, owners
-from perdure.context.tokens import Estimator, Measure, estimator_of
+from perdure.context.floor import floor_of, in_words
 from perdure.contracts import Overflow, Pressure
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.outcome import Cancelled, Outcome, describe
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Item, Items, Pinned
+from perdure.records import Item, Items, Pinned
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -68,30 +64,6 @@ class Compacting:
         self._staged: Compacted | None = None
         self._timer: Timer | None = None
 
-    # --- sizes ------------------------------------------------------------------------------------
-
-    def weigh(self, item: Item) -> Measure:
-        """An item's size; a single result counts at its limited size, for more is never sent."""
-        size = self.session.turns.scratch.gauge.measure(item)
-        return limited(item, size, self.session.environment.limits)
-
-    @property
-    def tokens(self) -> int:
-        """The unguarded request: view, system prompt and tools."""
-        return self.estimator.whole(self.session.transcript.size, self.session.environment.fixed_tokens)
-
-    @property
-    def budget(self) -> Budget:
-        """The same by source."""
-        env = self.session.environment
-        items = tuple(self.session.transcript.items)
-        return measure_budget(items, env, self.estimator, env.fixed_tokens, guarded=False)
-
-    @property
-    def estimator(self) -> Estimator:
-        """What the transcript has learned about the model in use."""
-        return estimator_of(self.session.transcript.learned, self.session.environment.model.ref)
-
     def status(self) -> dict[str, object]:
         """For `status --deep`; `told` is why the latest attempt led nowhere."""
         state, limits = self.state, self.session.environment.limits
@@ -101,7 +73,7 @@ class Compacting:
             "failures": state.failures,
             "told": self.told,
             "threshold": limits.threshold,
-            "owners": dict(self._owners()) if self.told else {},  # looks at every message
+            "owners": self.session.scales.owners if self.told else {},
         }
 
     @property
@@ -118,13 +90,6 @@ class Compacting:
         """A model took a request: the count of attempts is over."""
         self.state = coordinator.accepted(self.state)
 
-    def learned(self, mail: Append) -> Estimator | None:
-        """What an answer's usage teaches about its request; it is kept with the answer."""
-        usage = mail.message.usage if isinstance(mail.message, Assistant) else None
-        if usage is None or not usage.prompt or mail.request is None:
-            return None
-        return self.estimator.learn(mail.request, mail.fixed_tokens, usage.prompt)
-
     # --- triggers ---------------------------------------------------------------------------------
 
     def consider(self, moment: Moment) -> bool:
@@ -135,7 +100,7 @@ class Compacting:
             return True
         if self.session.services.flush is not None:
             soft = self.session.environment.limits.soft_line
-            if coordinator.wants_flush(self.state, self.tokens, soft):
+            if coordinator.wants_flush(self.state, self.session.scales.tokens, soft):
                 self._flush()
         return False
 
@@ -143,7 +108,7 @@ class Compacting:
         limits, t = self.session.environment.limits, self.session.transcript
         pressure = Pressure(
             moment=moment,
-            tokens=self.tokens,
+            tokens=self.session.scales.tokens,
             window=limits.window,
             threshold=self._line,
             idle_line=limits.idle_line,
@@ -168,9 +133,9 @@ class Compacting:
     def rested(self) -> None:
         """A large view whose cache will be cold is compacted while nobody waits for it."""
         self.stop_timer()
-        if self.tokens > self.session.environment.limits.idle_line and self.session.services.compacts_idle:
+        services, limits = self.session.services, self.session.environment.limits
+        if services.compacts_idle and self.session.scales.tokens > limits.idle_line:
             post = self.session.ref.post
-            services = self.session.services
             self._timer = services.clock.call_after(services.cache_life, lambda: post(Idle()))
 
     def stop_timer(self) -> None:
@@ -182,12 +147,7 @@ class Compacting:
     def overflowed(self, overflow: Overflowed) -> None:
         """A request did not fit: the turn waits for a smaller view, or ends with the typed overflow."""
         self._overflow = overflow
-        if overflow.request is not None and overflow.real > self.estimator.forecast(
-            overflow.request, overflow.fixed_tokens
-        ):  # a refusal that names its size teaches like an answer
-            self.session.transcript.learn(
-                self.estimator.refused(overflow.request, overflow.fixed_tokens, overflow.real)
-            )
+        self.session.scales.refused(overflow)
         if self._staged is not None:  # it came while the turn ran, and the turn is between batches now
             self.switch()
         else:
@@ -327,11 +287,11 @@ class Compacting:
             return
         grown = tuple(t.items[len(done.plan.before) :])
         limits = self.session.environment.limits
-        proof = done.prove_again(grown, limits=limits, estimator=self.estimator)
+        proof = done.prove_again(grown, limits=limits, estimator=self.session.scales.estimator)
         if isinstance(proof, Refusal):
             self._ended("hopeless", f"{proof.reason}: {proof.detail}")
             return
-        before = self.tokens
+        before = self.session.scales.tokens
         try:
             running = () if self.session.state == "idle" else done.plan.pins
             asked = [Pinned(pin.entry, pin.text, "request", pin.entry) for pin in running]
@@ -341,9 +301,8 @@ class Compacting:
             self._ended("storage", str(error))
             return
         self.session.refresh_environment()
-        self._committed(
-            f"Compacted {proof.entries} messages ({proof.rung}): {before:,} → {self.tokens:,} tokens"
-        )
+        after = self.session.scales.tokens
+        self._committed(f"Compacted {proof.entries} messages ({proof.rung}): {before:,} → {after:,} tokens")
         self.session.truncating.consider()
 
     def _committed(self, text: str) -> None:
@@ -371,7 +330,7 @@ class Compacting:
         """A failure is told once, however often it comes again; its end is told by the next commit."""
         first, self.told = not self.told, why
         if first and not told:
-            floor = in_words(floor_of(dict(self._owners())).items())
+            floor = in_words(floor_of(self.session.scales.owners).items())
             line = self.session.environment.limits.threshold
             text = f"Nothing could be compacted: {why}; what no compaction takes away is {floor}"
             self.session.notice("compaction", f"{text}, the threshold is {line:,}")
@@ -389,23 +348,11 @@ class Compacting:
 
     # --- the overflow that is left ----------------------------------------------------------------
 
-    def _owners(self) -> tuple[tuple[str, int], ...]:
-        t, env = self.session.transcript, self.session.environment
-        chars = [self.estimator.chars(self.weigh(item)) for item in t.items]
-        told = owners(
-            tuple(t.items),
-            chars,
-            fixed_tokens=env.fixed_tokens,
-            tool_tokens=env.tool_tokens,
-            total=self.tokens,
-        )
-        return tuple(told.items())
-
     def _give_up(self, cause: Cause, why: str) -> None:
         """Neither results nor early turns can give way: workspace knowledge does, else the turn ends with
         the typed overflow: both numbers, who takes what, and what to do.
         """
-        if cause != "trigger" and self.session.give_up_knowledge():
+        if cause != "trigger" and self.session.surroundings.give_up_knowledge():
             self._go_on()
             return
         overflow, self._overflow = self._overflow, None

@@ -28,7 +28,9 @@ from perdure.actors.session import Session
 from perdure.edges.session.rewrite import discard
 from perdure.errors import Closed, PerdureError
 from perdure.kernel.errors import Closed as KernelClosed
+from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.mailbox import Handler, Ref
+from perdure.kernel.waiter import Waiter
 
 NOTHING = Known()
 WAKING = (Deliver, Command, Note, Wake)  # all else is for somebody awake: reports to one who is gone
@@ -71,6 +73,31 @@ class Directory:
             if oldest in self.awake:
                 self._leaving.add(oldest)
                 self._refs[oldest].post(Sleep())
+
+    async def close(self, grace: float) -> None:
+        """Let turns end within `grace` seconds, then stop them."""
+        for now, within in ((not grace, grace or 5.0), (True, 10.0)):
+            if await self._all_closed(self.ask_to_close(now=now), within):
+                return
+
+    def ask_to_close(self, *, now: bool) -> list[Waiter[None]]:
+        """Every session that is awake, its turn ended (`now`) or awaited; what tells of each end."""
+        ends = []
+        for session in list(self.awake.values()):
+            done: Waiter[None] = self._services.clock.waiter(f"the end of {session.key}")
+            session.ref.post(Close(done, now=now))
+            ends.append(done)
+        return ends
+
+    async def _all_closed(self, ends: list[Waiter[None]], within: float) -> bool:
+        clock = self._services.clock
+        until = clock.now() + within
+        for done in ends:
+            try:
+                await clock.wait(done, max(0.001, until - clock.now()))
+            except DeadlineExceeded:
+                return False
+        return True
 
     def _wake(self, key: str, mail: Mail) -> None:
         if not isinstance(mail, WAKING):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.actors.messages import Deliver
+from perdure.actors.messages import Deliver, Note
 from perdure.context.tokens import measure
 from perdure.contracts import Letter, Receipt, Reply
 from perdure.edges.session.history import History
@@ -80,6 +80,17 @@ class Letters:
         for waiter in [*self.asked, *(w for waiters in self.held.values() for w in waiters)]:
             waiter.fail(error)
 
+    def note(self, mail: Note) -> None:
+        """Between turns only: a message in the middle of a tool batch would break it."""
+        if self.session.state != "idle":
+            mail.done.fail(Busy("a turn is running: record it when the agent rests"))
+            return
+        try:
+            mail.done.set(self.session.transcript.append(mail.message).entry)
+        except PerdureError as error:
+            self.session.not_written(error)
+            mail.done.fail(error)
+
     def _wait(self, letter: Letter, waiter: Waiter[Reply], *, held: bool) -> None:
         if held:
             self.held.setdefault((letter.sender, letter.mid), []).append(waiter)
@@ -89,7 +100,7 @@ class Letters:
     def _fits(self, letter: Letter) -> None:
         """A message that can't fit the window by itself is refused before it is acknowledged."""
         env = self.session.environment
-        tokens = self.session.compacting.estimator.tokens(measure(User(letter.content)))
+        tokens = self.session.scales.estimator.tokens(measure(User(letter.content)))
         room = env.limits.overflow - env.identity_tokens  # knowledge gives way to it
         if tokens > room:
             raise MessageTooLarge(tokens, max(0, room))

@@ -28,7 +28,7 @@ def pin(session: Session, argument: str) -> str:
     if (why := refusal(session.transcript.pins, text, limits)) is not None:
         raise UsageError(f"not pinned: {why}")
     made = session.transcript.pin(text, kind, source)
-    session.carry_pins()
+    session.surroundings.carry_pins()
     number = len(marked(session.transcript.pins))
     return f"Pinned as number {number}, {kind} ({_tokens([made]):,} tokens): {_short(text)}"
 
@@ -45,7 +45,7 @@ def unpin(session: Session, argument: str) -> str:
         raise UsageError(f"/unpin {argument.strip()}: {there}")
     if gone:
         session.transcript.unpin(tuple(each.id for each in gone))
-        session.carry_pins()
+        session.surroundings.carry_pins()
     return f"Unpinned {len(gone)}; {len(pins) - len(gone)} stay."
 
 

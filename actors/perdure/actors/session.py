@@ -9,13 +9,14 @@ worker's message that comes back as mail. States and what moves them:
                         │               settling ──Compacted──► running (the same turn goes on)
                         └─Sleep, Close──► closed      └─failed──► idle (typed overflow to the caller)
 
-Its parts: `opening` (its file), `letters` (its inbox), `turns` (its turn), `compacting` (its size) and
-`truncating` (its disk). While a job has the file to itself (`opening.with_file`), mail waits in any state.
+Its parts: `opening` (its file), `letters` (its inbox), `surroundings` (its prompt and model), `turns` (its
+turn), `scales` and `compacting` (its size) and `truncating` (its disk). While a job has the file to itself
+(`opening.with_file`), mail waits in any state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -51,29 +52,24 @@ from perdure.actors.messages import (
 )
 from perdure.actors.opening import Opening
 from perdure.actors.pictures import Pictures
+from perdure.actors.scales import Scales
 from perdure.actors.services import Services
+from perdure.actors.surroundings import Surroundings
 from perdure.actors.transcript import Transcript
 from perdure.actors.truncating import Truncating
 from perdure.actors.turns import Turns
 from perdure.actors.undoing import undone
-from perdure.actors.view import Ranking, unseen
+from perdure.actors.view import unseen
 from perdure.context.environment import Environment
-from perdure.context.pins import marked, with_pins
 from perdure.context.pipeline import Scratch
 from perdure.contracts import Notice
-from perdure.edges.session.facts import Settings
 from perdure.edges.session.files import Held
 from perdure.errors import Busy, Closed, Fenced, PerdureError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Failed, Outcome, Returned, describe
 from perdure.kernel.waiter import Waiter
-from perdure.records import Item, Pinned
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
-Refresh: TypeAlias = Literal[
-    "woken", "cold", "compaction", "model", "thinking", "settings", "pins", "request", "overflow"
-]  # fmt: skip
-"""Why a session's environment was resolved anew."""
 
 
 class Session:
@@ -99,11 +95,7 @@ class Session:
         self.keeping = Keeping(self)
         self.held: Held
         self.transcript: Transcript
-        self.environment: Environment
-        self.refreshed = ""  # why the environment was last resolved anew
-        self._bare: Environment  # the same without what the user pinned
-        self._adopted = Settings()
-        self._ranked = Ranking()
+        self.surroundings, self.scales = Surroundings(self), Scales(self)
         self.opening.begin()
 
     # --- mail -------------------------------------------------------------------------------------
@@ -132,7 +124,7 @@ class Session:
             case Command():
                 commands.run(self, mail)
             case Note():
-                self._note(mail)
+                self.letters.note(mail)
             case Abort(done):
                 stopped = self.abort()
                 if done is not None:
@@ -172,17 +164,6 @@ class Session:
                 if self.state == "idle" and self.transcript.pending:
                     self.turns.start()
 
-    def _note(self, mail: Note) -> None:
-        """Between turns only: a message in the middle of a tool batch would break it."""
-        if self.state != "idle":
-            mail.done.fail(Busy("a turn is running: record it when the agent rests"))
-            return
-        try:
-            mail.done.set(self.transcript.append(mail.message).entry)
-        except PerdureError as error:
-            self.not_written(error)
-            mail.done.fail(error)
-
     def not_written(self, error: PerdureError) -> None:
         """Whoever tried tells its own caller; a file that another one owns now is let go besides."""
         self.lost = self.lost or isinstance(error, Fenced)
@@ -194,6 +175,11 @@ class Session:
         return (turn and self.turns.abort()) or compaction
 
     # --- what its parts share ---------------------------------------------------------------------
+
+    @property
+    def environment(self) -> Environment:
+        """What its requests are made under."""
+        return self.surroundings.environment
 
     @property
     def known(self) -> Known:
@@ -210,12 +196,7 @@ class Session:
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
         t = self.transcript
-        if t.settings != self._adopted:  # another program has changed them
-            self.adopt(t.settings, "settings")
-        elif self._ranked.changes(t.generation, t.items) and self.environment.knowledge_tokens:
-            self.adopt(t.settings, "request")
-        elif marked(t.pins) != self.environment.pins:
-            self.carry_pins()
+        self.surroundings.follow()
         running = self.state in ("running", "settling")
         return Snapshot(
             key=self.key,
@@ -227,11 +208,11 @@ class Session:
             decisions=dict(t.decisions),
             environment=self.environment,
             unseen=unseen(t.items),
-            estimator=self.compacting.estimator,
+            estimator=self.scales.estimator,
             pinned=t.requests if running else {},
             running=running,
             cache_age=self.turns.cache_age,
-            refreshed=self.refreshed,
+            refreshed=self.surroundings.refreshed,
         )
 
     def submit(
@@ -252,54 +233,9 @@ class Session:
             self.services.log.warning("worker.full", session=self.key, pool=pool)
         return accepted
 
-    def adopt(
-        self,
-        chosen: Settings,
-        why: Refresh,
-        pins: tuple[Pinned, ...] | None = None,
-        items: Sequence[Item] | None = None,
-    ) -> None:
-        """Run with what the transcript says: model and thinking level, chosen here or by another program.
-
-        The workspace's files are read anew only where that costs no cached prefix, or it is lost anyway.
-        `items`: the view, where there is no transcript yet.
-        """
-        resolver = self.services.resolver
-        ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
-        info = resolver.model_for(self.key, ref)
-        fresh = why in ("cold", "compaction", "model") or self.turns.cold
-        query = self._ranked.by(self.transcript.items if items is None else items)
-        kept = not self._ranked.given_up
-        self._bare = resolver.environment(
-            self.key, info, chosen.thinking, fresh=fresh, query=query, knowledge=kept
-        )
-        self._adopted = chosen
-        self._take(with_pins(self._bare, self.transcript.pins if pins is None else pins), why)
-
-    def carry_pins(self) -> None:
-        """Every request from the next one on holds what the user has pinned by now."""
-        self._take(with_pins(self._bare, self.transcript.pins), "pins")
-
-    def _take(self, found: Environment, why: Refresh) -> None:
-        if not hasattr(self, "environment"):
-            self.environment = found
-        elif found != self.environment:
-            self.services.log("context.refreshed", session=self.key, why=why)
-            self.environment, self.refreshed = found, why
-
-    def give_up_knowledge(self) -> bool:
-        """The last thing to go where a request fits in no other way; whether there was any."""
-        had = self.environment.knowledge_tokens
-        if had:
-            self._ranked.given_up = True
-            self.adopt(self.transcript.settings, "overflow")
-            self.notice("knowledge", f"left out of the prompt, for want of room: {had:,} tokens")
-        return had > 0
-
     def refresh_environment(self) -> None:
         """After a compaction the cache is cold anyway: bootstrap files are read again."""
-        self._ranked.given_up = False
-        self.adopt(self.transcript.settings, "compaction")
+        self.surroundings.refresh()
         self.turns.scratch = Scratch()
         self.turns.pictures = Pictures(self.services.blobs)
 
@@ -316,14 +252,15 @@ class Session:
             return
         try:
             self.turns.woken(held.opened)
-            self.adopt(held.opened.settings, "woken", held.opened.pins, held.opened.items)
+            opened = held.opened
+            self.surroundings.adopt(opened.settings, "woken", opened.pins, opened.items)
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)
             self._not_woken(failure)
             return
         self.held, upkeep = held, self.services.upkeep
         upkeep.woke(held)
-        wall_ms, weigh = self.services.clock.wall_ms, self.compacting.weigh
+        wall_ms, weigh = self.services.clock.wall_ms, self.scales.weigh
         self.transcript = Transcript(held, upkeep, wall_ms=wall_ms, weigh=weigh)
         self.state = "idle"
         self.opening.done()
@@ -342,7 +279,7 @@ class Session:
         if not self.at_ease:
             done.fail(Busy(f"{self.key}: something is under way: /undo when the agent rests"))
             return
-        env, estimator = self.environment, self.compacting.estimator
+        env, estimator = self.environment, self.scales.estimator
         self.opening.changing = lambda held, now: undone(held, now, env, estimator)
         self.opening.asked = done
 

@@ -78,7 +78,7 @@ class Turns:
     def _refresh(self) -> None:
         session = self.session
         try:
-            session.adopt(session.transcript.settings, "cold")
+            session.surroundings.adopt(session.transcript.settings, "cold")
         except Exception as error:  # what can't be read now was read before: the turn goes on with that
             session.services.log.error("context.not_refreshed", session=session.key, error=repr(error))
 
@@ -179,7 +179,7 @@ class Turns:
             mail.done.fail(Stale(f"no call {mail.message.call_id} of this turn is on record"))
             return
         transcript = session.transcript
-        learned = session.compacting.learned(mail)
+        learned = session.scales.learned(mail)
         try:
             item = transcript.append(
                 mail.message,
