@@ -12,7 +12,7 @@ from helpers_messages import SONNET
 from helpers_strict import complaints
 from perdure.context.changed import NOTHING_DECIDED, Decisions
 from perdure.context.policy import policy_for
-from perdure.context.seal import seal
+from perdure.context.safety.seal import seal
 from perdure.context.wire import render, render_dict
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.tail import open_session

@@ -17,7 +17,7 @@ from perdure.context.compaction.plan import Nothing, Plan, plan
 from perdure.context.compaction.proof import Proof
 from perdure.context.compaction.size import view_tokens
 from perdure.context.numbers import limits
-from perdure.context.tokens import Estimator, Gauge
+from perdure.context.tokens.estimator import Estimator, Gauge
 from perdure.edges.session import lines
 from perdure.edges.session.facts import Checkpoint
 from perdure.records import Item, Items, Message, Summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perdure.context.repair import SYNTHETIC, calls_of
+from perdure.context.safety.repair import SYNTHETIC, calls_of
 from perdure.records import Assistant, Items, Message, Summary, Text, ToolResult
 
 

@@ -15,7 +15,7 @@ from helpers_messages import SONNET, call, says, user
 from perdure.context import pipeline
 from perdure.context.environment import resolve
 from perdure.context.numbers import limits
-from perdure.context.tokens import Estimator, Measure, measure
+from perdure.context.tokens.estimator import Estimator, Measure, measure
 from perdure.contracts import Assembled
 from perdure.edges.models.accounting import Accounting
 from perdure.edges.session.load import load

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.edges.session import lines
 from perdure.edges.session.facts import Checkpoint
 from perdure.edges.session.load import load

@@ -26,7 +26,7 @@ from perdure.actors.services import Services, Timing, configured_timing
 from perdure.actors.status import Totals, host_status
 from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep, open_index
-from perdure.context.cache import LIFE
+from perdure.context.cache.contract import LIFE
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import (

@@ -19,12 +19,12 @@ from benchmarks.measure import cpu, fresh, median, report, wall
 from perdure.context import pipeline
 from perdure.context.changed import Changed
 from perdure.context.environment import Environment, resolve
-from perdure.context.guard import guard
 from perdure.context.numbers import limits
 from perdure.context.pipeline import Scratch
-from perdure.context.repair import repair
-from perdure.context.sanitize import sanitize
-from perdure.context.tokens import Estimator, Gauge, Measure
+from perdure.context.results.guard import guard
+from perdure.context.safety.repair import repair
+from perdure.context.safety.sanitize import sanitize
+from perdure.context.tokens.estimator import Estimator, Gauge, Measure
 from perdure.contracts import Assembled
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.session import rewrite

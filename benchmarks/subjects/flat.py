@@ -19,7 +19,7 @@ from benchmarks.measure import cpu, fresh, median, report
 from benchmarks.subjects.defences import MODEL, environment, prepare
 from benchmarks.subjects.turn import QUIET, Instant, turn, write_history
 from perdure.context.pipeline import Scratch
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.edges.session import keys
 from perdure.edges.session.tail import open_session
 from perdure.host import Host

@@ -6,10 +6,10 @@ import pytest
 
 from helpers_messages import SONNET
 from perdure.actors.prompting import prompt_parts
-from perdure.context.bootstrap import NAMES, BootstrapFile
-from perdure.context.knowledge import Note
 from perdure.context.numbers import limits
-from perdure.context.prompt import build
+from perdure.context.prompt.bootstrap import NAMES, BootstrapFile
+from perdure.context.prompt.knowledge import Note
+from perdure.context.prompt.system import build
 from perdure.edges.settings import HeartbeatSettings, Settings
 from perdure.edges.workspace import Snapshot
 from perdure.records import ToolSpec

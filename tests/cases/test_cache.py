@@ -15,11 +15,11 @@ from helpers_cache import INFO, KEY, LONG, Lab, Meddler, events, in_lab
 from helpers_cases import case
 from helpers_host import calls, tells
 from helpers_messages import SONNET, call, items, result, says, user
-from perdure.context.boundary import BOUNDARY
-from perdure.context.cache import MAX_MARKS
+from perdure.context.cache.contract import MAX_MARKS
 from perdure.context.environment import resolve
 from perdure.context.numbers import CLEARED_PLACEHOLDER, limits
 from perdure.context.policy import policy_for
+from perdure.context.prompt.boundary import BOUNDARY
 from perdure.context.wire import render
 from perdure.edges.models.reply import fail, say
 from perdure.edges.settings import PruningSettings, Settings

@@ -37,7 +37,7 @@ from perdure.context.compaction.plan import Nothing, Plan, plan
 from perdure.context.compaction.proof import Refusal
 from perdure.context.compaction.size import view_tokens
 from perdure.context.numbers import limits
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.edges.models.reply import ScriptedReply, fail, say
 from perdure.edges.models.tokenizer import Tokenizer
 from perdure.edges.session.history import History

@@ -13,10 +13,10 @@ from helpers_cases import case, covers, made_calls, opened, request, results, to
 from helpers_host import KEY, Fn, Play, ask, hosted, messages, session_path, virtual
 from helpers_messages import SONNET
 from perdure.context.changed import as_decisions
-from perdure.context.limit import limit
 from perdure.context.policy import policy_for
-from perdure.context.repair import DUPLICATE, SYNTHETIC, repair
-from perdure.context.seal import seal
+from perdure.context.safety.limit import limit
+from perdure.context.safety.repair import DUPLICATE, SYNTHETIC, repair
+from perdure.context.safety.seal import seal
 from perdure.edges.models.reply import ScriptedReply, call, say
 from perdure.kernel.virtual import VirtualClock
 from perdure.records import Assistant, Item, Summary, Thinking, ToolCall, ToolResult

@@ -15,14 +15,14 @@ from helpers_cases import blown_up, case, covers, opened, request, told
 from helpers_host import KEY, Play, accepted, ask, calls, hosted, messages, session_path, tells, virtual
 from helpers_messages import SONNET, call, items, result, says, user
 from perdure.context.changed import as_decisions
-from perdure.context.characters import NUL_SIGN, clean
-from perdure.context.contents import BINARY
-from perdure.context.guard import guard
 from perdure.context.numbers import limits
 from perdure.context.policy import policy_for
-from perdure.context.sanitize import sanitize
-from perdure.context.shorten import plan, shorten
-from perdure.context.tokens import Estimator
+from perdure.context.results.guard import guard
+from perdure.context.results.shorten import plan, shorten
+from perdure.context.safety.contents import BINARY
+from perdure.context.safety.sanitize import sanitize
+from perdure.context.text.characters import NUL_SIGN, clean
+from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Assembled, EngineCompaction, EngineInfo
 from perdure.edges.models.reply import say
 from perdure.edges.session.decode import decode_message, encode_message

@@ -16,7 +16,7 @@ from helpers_sessions import STAMP, assistant, calls, compaction, entry, result,
 from perdure.actors.resolver import HostResolver
 from perdure.cli.resolving import resolve
 from perdure.cli.target import Target
-from perdure.context.tokens import Estimator, Measure
+from perdure.context.tokens.estimator import Estimator, Measure
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.models import catalog

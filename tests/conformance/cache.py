@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from conformance.rules import Case, Departure, Function, fails, has_error, holds, is_number, same
 from helpers_messages import SONNET
-from perdure.context import boundary
-from perdure.context.cache import Break, Change, Observation, Snapshot, snapshot
+from perdure.context.cache.contract import Break, Change, Observation, Snapshot, snapshot
+from perdure.context.prompt import boundary
 
 # --- texts ----------------------------------------------------------------------------------------
 

@@ -28,10 +28,10 @@ from perdure.context.compaction.batches import boundaries
 from perdure.context.compaction.fold import Answered, Ask, Done, Fold
 from perdure.context.compaction.plan import Nothing, Plan, cut, plan
 from perdure.context.compaction.stages import adaptive_ratio, chunk_by_tokens, oversized, split_by_share
-from perdure.context.guard import guard
 from perdure.context.numbers import limits
-from perdure.context.strip import strip
-from perdure.context.tokens import Estimator
+from perdure.context.results.guard import guard
+from perdure.context.safety.strip import strip
+from perdure.context.tokens.estimator import Estimator
 from perdure.errors import ContextOverflow
 from perdure.records import (
     Assistant,

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from conformance.messages import messages, source, units, unreadable
 from conformance.rules import Case, Departure, Function, fails, has_error, holds, number, same
-from perdure.context.guard import guard
 from perdure.context.numbers import COMPACTED_PLACEHOLDER, IMAGE_CHAR_ESTIMATE, limits
-from perdure.context.results import images_of, render, text_of
-from perdure.context.strip import strip
-from perdure.context.tokens import Estimator, measure
+from perdure.context.results.guard import guard
+from perdure.context.results.parts import images_of, render, text_of
+from perdure.context.safety.strip import strip
+from perdure.context.tokens.estimator import Estimator, measure
 from perdure.errors import ConfigError, ContextOverflow
 from perdure.records import Decision, Item, Items, ToolResult
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from conformance.messages import messages, source, view
 from conformance.rules import Case, Departure, Function, fails, has_error, holds, is_number, number, same
-from perdure.context.limit import history_limit, limit
+from perdure.context.safety.limit import history_limit, limit
 from perdure.records import Items, Summary, User
 
 

@@ -15,12 +15,12 @@ from conformance.messages import source, units, unreadable
 from conformance.rules import Case, Departure, Function, holds, is_number, number, same
 from helpers_messages import SONNET
 from perdure.actors.resolver import pruning
-from perdure.context.cache import LIFE
+from perdure.context.cache.contract import LIFE
 from perdure.context.policy import policy_for
-from perdure.context.prune import PruneSettings, prune
-from perdure.context.results import images_of, render, text_of
-from perdure.context.sanitize import old_images
-from perdure.context.tokens import measure
+from perdure.context.results.parts import images_of, render, text_of
+from perdure.context.results.prune import PruneSettings, prune
+from perdure.context.safety.sanitize import old_images
+from perdure.context.tokens.estimator import measure
 from perdure.edges.config import contradictions
 from perdure.edges.schema import build
 from perdure.edges.settings import Settings

@@ -8,7 +8,7 @@ from conformance.messages import messages, source, unreadable, view
 from conformance.rules import Case, Departure, Function, holds, same
 from conformance.sanitize import never_refused
 from helpers_pairing import DEPARTURES, by_our_rules, shown, turns
-from perdure.context.repair import DUPLICATE, ORPHAN, SYNTHESISED, SYNTHETIC, repair
+from perdure.context.safety.repair import DUPLICATE, ORPHAN, SYNTHESISED, SYNTHETIC, repair
 from perdure.records import Items, Message, Text, ToolResult
 
 

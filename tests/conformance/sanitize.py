@@ -15,17 +15,17 @@ from helpers_messages import SONNET
 from helpers_pairing import DEPARTURES, by_our_rules, shown
 from helpers_strict import complaints
 from perdure.context.changed import Changed
-from perdure.context.contents import INVALID_CALL, contents
-from perdure.context.ids import normalise, wire_id
 from perdure.context.policy import TranscriptPolicy, policy_for
-from perdure.context.reasoning import cut_pairs, drop_alone
-from perdure.context.repair import SYNTHETIC, calls_of, repair
-from perdure.context.sanitize import sanitize
-from perdure.context.seal import seal
-from perdure.context.strip import strip
-from perdure.context.thinking import settle
-from perdure.context.tokens import Estimator
-from perdure.context.validate import FIRST_USER, validate
+from perdure.context.safety.contents import INVALID_CALL, contents
+from perdure.context.safety.ids import normalise, wire_id
+from perdure.context.safety.reasoning import cut_pairs, drop_alone
+from perdure.context.safety.repair import SYNTHETIC, calls_of, repair
+from perdure.context.safety.sanitize import sanitize
+from perdure.context.safety.seal import seal
+from perdure.context.safety.strip import strip
+from perdure.context.safety.thinking import settle
+from perdure.context.safety.validate import FIRST_USER, validate
+from perdure.context.tokens.estimator import Estimator
 from perdure.context.wire import render
 from perdure.records import (
     Assistant,

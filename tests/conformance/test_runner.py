@@ -30,7 +30,7 @@ from conformance.adapters import ADAPTERS
 from conformance.rules import Departure, Differs, Function, fails, holds, same
 from conformance.runner import cases, judge, outcomes, run
 from perdure.context.changed import Changed
-from perdure.context.shorten import Cut
+from perdure.context.results.shorten import Cut
 from perdure.records import Items
 
 VECTOR = {"id": "cache-1", "fn": "stripSystemPromptCacheBoundary", "input": {"text": "x"}, "params": {}}

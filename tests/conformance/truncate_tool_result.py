@@ -23,9 +23,9 @@ from conformance.rules import (
     same,
 )
 from perdure.context.numbers import OMISSION_MARKER, limits
-from perdure.context.results import images_of, render, text_of
-from perdure.context.shorten import Cut, plan, plan_cut, shorten
-from perdure.context.tails import has_important_tail
+from perdure.context.results.parts import images_of, render, text_of
+from perdure.context.results.shorten import Cut, plan, plan_cut, shorten
+from perdure.context.results.tails import has_important_tail
 from perdure.records import Decision, ToolResult
 
 NOTICE = re.compile(r"\[\.\.\. \d+ more characters truncated\]$")

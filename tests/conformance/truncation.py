@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.rules import Case, Departure, Function, holds, same
-from perdure.context import truncation
-from perdure.context.dag import Graph, Node
-from perdure.context.truncation import Plan, Ties, after, differing_views, plan
+from perdure.context.truncation import plan as truncation
+from perdure.context.truncation.dag import Graph, Node
+from perdure.context.truncation.plan import Plan, Ties, after, differing_views, plan
 
 SPEAKING = frozenset({"message", "custom_message", "branch_summary"})
 

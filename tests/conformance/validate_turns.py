@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from conformance.messages import decoded, messages, source, view
 from conformance.rules import Case, Departure, Function, has_error, same
 from perdure.context.policy import TranscriptPolicy
-from perdure.context.repair import calls_of
-from perdure.context.validate import validate
+from perdure.context.safety.repair import calls_of
+from perdure.context.safety.validate import validate
 from perdure.records import Assistant, Block, Items, Message, Opaque, Text, ToolCall, User
 
 _USERS, _ASSISTANTS = TranscriptPolicy(merge_users=True), TranscriptPolicy(merge_assistants=True)

@@ -20,13 +20,13 @@ from helpers_wire import bedrock_complaints, google_complaints
 from perdure.context import pipeline
 from perdure.context.changed import NOTHING_DECIDED, Changed
 from perdure.context.environment import resolve
-from perdure.context.gemini import SIGNATURES, THOUGHTS, fit, is_base64
-from perdure.context.image_floor import OLD_IMAGES
 from perdure.context.numbers import limits
 from perdure.context.policy import policy_for
-from perdure.context.sanitize import sanitize
-from perdure.context.seal import seal
-from perdure.context.thinking import same_model
+from perdure.context.safety.gemini import SIGNATURES, THOUGHTS, fit, is_base64
+from perdure.context.safety.image_floor import OLD_IMAGES
+from perdure.context.safety.sanitize import sanitize
+from perdure.context.safety.seal import seal
+from perdure.context.safety.thinking import same_model
 from perdure.context.wire import Memo, render
 from perdure.context.wire.google import UNSIGNED, wire_name
 from perdure.contracts import Assembled

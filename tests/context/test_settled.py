@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from helpers_histories import HISTORIES, MESSAGES
 from helpers_messages import SONNET, call, items, result, says, user
 from perdure.context.changed import NOTHING_DECIDED, Changed, Decisions, as_decisions
-from perdure.context.heartbeat import drop_silent_heartbeats
 from perdure.context.policy import TranscriptPolicy, policy_for
-from perdure.context.sanitize import Before, sanitize
-from perdure.context.seal import seal
+from perdure.context.safety.heartbeat import drop_silent_heartbeats
+from perdure.context.safety.sanitize import Before, sanitize
+from perdure.context.safety.seal import seal
+from perdure.context.safety.strip import strip
+from perdure.context.safety.validate import validate
 from perdure.context.settled import JUMP, Settled
-from perdure.context.strip import strip
-from perdure.context.validate import validate
 from perdure.records import Assistant, Item, Items, Summary, Text, ToolResult, User
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

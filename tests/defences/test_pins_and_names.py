@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from helpers_host import Play, hosted, tells, virtual
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.edges.models.reply import ScriptedReply, call, say
 from perdure.edges.session import keys
 from perdure.edges.session.history import History

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from helpers_pictures import noise, opened, saved
-from perdure.context.pixels import facts
+from perdure.context.pictures.pixels import facts
 from perdure.edges import images
 from perdure.edges.images import MAX_BYTES, MAX_SIDE, MEDIA, fit, scaler
 from perdure.errors import UnreadableFile

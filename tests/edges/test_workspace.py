@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.context.skills import Skill
+from perdure.context.prompt.skills import Skill
 from perdure.edges.workspace import MAX_FILE_BYTES, MAX_NOTES, WorkspaceReader
 
 

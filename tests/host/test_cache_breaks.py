@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from helpers_cache import INFO, KEY, LONG, OTHER, Lab, Meddler, Meddling, first_result, first_said, in_lab
 from helpers_host import Fn, calls, tells
 from helpers_sessions import line
-from perdure.context.blame import DECLARED
+from perdure.context.cache.blame import DECLARED
 from perdure.contracts import ToolOutput
 from perdure.edges.models.reply import fail, say
 from perdure.edges.settings import (

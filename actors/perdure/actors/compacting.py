@@ -20,7 +20,7 @@ from perdure.actors.messages import (
     Overflowed,
 )
 from perdure.context.compaction.proof import Refusal
-from perdure.context.floor import floor_of, in_words
+from perdure.context.tokens.floor import floor_of, in_words
 from perdure.contracts import Overflow, Pressure
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.context import pipeline
 from perdure.context.changed import Decisions
 from perdure.context.environment import Environment
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Assembled
 from perdure.errors import ContextOverflow
 from perdure.records import Item, Items, Record, Text, User

@@ -13,7 +13,7 @@ from perdure.actors.messages import Flush, Flushed, Snapshot
 from perdure.actors.services import Services
 from perdure.context.compaction.plan import Plan
 from perdure.context.compaction.stages import chunk_by_tokens
-from perdure.context.strip import strip
+from perdure.context.safety.strip import strip
 from perdure.contracts import EngineContext, MemoryFlush
 from perdure.edges import daynote
 from perdure.kernel.errors import DeadlineExceeded

@@ -17,9 +17,9 @@ from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
 from perdure.actors.view import unseen
 from perdure.context import pipeline
-from perdure.context.keepalive import Advice, advise, period, usual_pause
+from perdure.context.cache.keepalive import Advice, advise, period, usual_pause
+from perdure.context.cache.prefix import Prefix
 from perdure.context.pipeline import Scratch
-from perdure.context.prefix import Prefix
 from perdure.contracts import Request
 from perdure.errors import PerdureError
 from perdure.kernel.deadlines import Timer

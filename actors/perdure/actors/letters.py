@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.actors.messages import Deliver, Note
-from perdure.context.tokens import measure
+from perdure.context.tokens.estimator import measure
 from perdure.contracts import Letter, Receipt, Reply
 from perdure.edges.session.history import History
 from perdure.errors import Busy, Closed, MessageTooLarge, PerdureError

@@ -11,7 +11,7 @@ from msgspec import Struct
 from perdure.actors.coordinator import FRESH, Coordinator, Reason
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
-from perdure.context.tokens import Estimator, Measure
+from perdure.context.tokens.estimator import Estimator, Measure
 from perdure.contracts import Letter, Overflow, Receipt, Reply
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared

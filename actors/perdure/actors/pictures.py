@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from perdure.actors.services import Services
-from perdure.context import images
 from perdure.context.changed import common
-from perdure.context.kept import base64_of, filled, lacking
+from perdure.context.pictures import images
+from perdure.context.pictures.kept import base64_of, filled, lacking
 from perdure.contracts import Assembled, Blobs
 from perdure.edges.images import Fitted
 from perdure.errors import PerdureError, UnreadableFile

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from perdure.context.pins import MARKS, marked, refusal, section
-from perdure.context.tokens import Estimator
+from perdure.context.prompt.pins import MARKS, marked, refusal, section
+from perdure.context.tokens.estimator import Estimator
 from perdure.errors import UsageError
 from perdure.records import Item, PinKind, Pinned, Text, User
 

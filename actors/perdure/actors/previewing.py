@@ -8,8 +8,8 @@ from perdure.actors.services import Services
 from perdure.actors.view import unseen
 from perdure.context.compaction.plan import Nothing, Plan
 from perdure.context.compaction.proof import Proof, Refusal
-from perdure.context.knowledge import query_of
-from perdure.context.tokens import estimator_of
+from perdure.context.prompt.knowledge import query_of
+from perdure.context.tokens.estimator import estimator_of
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.tail import open_session
 from perdure.errors import SessionNotFound, UsageError

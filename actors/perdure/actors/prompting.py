@@ -6,10 +6,10 @@ what stands below the boundary also precedes the messages, so a change there cos
 
 from __future__ import annotations
 
-from perdure.context.bootstrap import KNOWLEDGE_KINDS, Kind, inject, session_kind
-from perdure.context.knowledge import select
 from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE, Limits
-from perdure.context.prompt import PromptParts, Runtime
+from perdure.context.prompt.bootstrap import KNOWLEDGE_KINDS, Kind, inject, session_kind
+from perdure.context.prompt.knowledge import select
+from perdure.context.prompt.system import PromptParts, Runtime
 from perdure.edges.settings import AgentSettings, Settings
 from perdure.edges.workspace import Snapshot
 from perdure.records import ModelInfo, ToolSpec

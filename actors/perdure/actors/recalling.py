@@ -11,8 +11,8 @@ from pathlib import Path
 
 from perdure.actors.pictures import Pictures, image_of
 from perdure.actors.services import Services
-from perdure.context import images
-from perdure.context.pixels import facts
+from perdure.context.pictures import images
+from perdure.context.pictures.pixels import facts
 from perdure.edges.session.history import History
 from perdure.errors import PerdureError, UsageError
 from perdure.records import Image, Item, User

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from perdure.actors.prompting import agent_of, agent_settings, prompt_parts
 from perdure.context import environment
-from perdure.context.cache import LIFE
+from perdure.context.cache.contract import LIFE
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
-from perdure.context.limit import history_limit
 from perdure.context.numbers import (
     CHARS_PER_TOKEN_ESTIMATE,
     MIN_BUDGET_CHARS,
@@ -25,8 +24,9 @@ from perdure.context.numbers import (
     Limits,
     limits,
 )
-from perdure.context.prompt import build as build_prompt
-from perdure.context.prune import PruneSettings
+from perdure.context.prompt.system import build as build_prompt
+from perdure.context.results.prune import PruneSettings
+from perdure.context.safety.limit import history_limit
 from perdure.contracts import ContextEngine, Model, Tool
 from perdure.edges import state as state_folder
 from perdure.edges.models import catalog

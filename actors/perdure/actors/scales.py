@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.actors.messages import Append, Overflowed
-from perdure.context.budget import Budget, measure_budget
 from perdure.context.compaction.size import limited
-from perdure.context.floor import owners
-from perdure.context.tokens import Estimator, Measure, estimator_of
+from perdure.context.tokens.budget import Budget, measure_budget
+from perdure.context.tokens.estimator import Estimator, Measure, estimator_of
+from perdure.context.tokens.floor import owners
 from perdure.records import Assistant, Item
 
 if TYPE_CHECKING:

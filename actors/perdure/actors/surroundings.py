@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from perdure.actors.view import Ranking
 from perdure.context.environment import Environment
-from perdure.context.pins import marked, with_pins
+from perdure.context.prompt.pins import marked, with_pins
 from perdure.edges.session.facts import Settings
 from perdure.records import Item, Pinned
 

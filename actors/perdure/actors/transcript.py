@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from perdure.actors.upkeep import Upkeep
 from perdure.actors.view import at_rest
 from perdure.context.changed import subject
-from perdure.context.pins import marked
-from perdure.context.tokens import Estimator, Measure, with_learned
+from perdure.context.prompt.pins import marked
+from perdure.context.tokens.estimator import Estimator, Measure, with_learned
 from perdure.contracts import Ack, Letter, Receipt
 from perdure.edges.session import lines
 from perdure.edges.session.facts import (

@@ -16,12 +16,12 @@ from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
-from perdure.context.blame import Made
-from perdure.context.floor import owners
+from perdure.context.cache.blame import Made
+from perdure.context.cache.watch import Watch, told
 from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
-from perdure.context.tokens import Measure, measure
-from perdure.context.watch import Watch, told
+from perdure.context.tokens.estimator import Measure, measure
+from perdure.context.tokens.floor import owners
 from perdure.edges.models.classify import observed_tokens
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref

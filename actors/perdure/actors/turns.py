@@ -22,8 +22,8 @@ from perdure.actors.messages import (
 from perdure.actors.pictures import Pictures
 from perdure.actors.turn import Turn
 from perdure.actors.view import answered_at, at_rest
+from perdure.context.cache.watch import Watch
 from perdure.context.pipeline import Scratch
-from perdure.context.watch import Watch
 from perdure.contracts import Overflow, Reply, TurnFinished, TurnStarted
 from perdure.edges.session.facts import Opened
 from perdure.errors import Closed, PerdureError, StorageFailed

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from perdure.actors.fitting import Fit, fit
 from perdure.context.environment import Environment
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.edges.session import branching
 from perdure.edges.session.branching import Branched
 from perdure.edges.session.files import Held

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.context.knowledge import query_of
+from perdure.context.prompt.knowledge import query_of
 from perdure.records import Assistant, Item, Summary, ToolResult, User
 
 

@@ -13,7 +13,7 @@ from perdure.cli.resolving import resolve
 from perdure.cli.target import Target, existing, find
 from perdure.context.compaction.size import view_tokens
 from perdure.context.environment import Environment
-from perdure.context.tokens import estimator_of
+from perdure.context.tokens.estimator import estimator_of
 from perdure.edges.config import load
 from perdure.edges.log import Log, open_log
 from perdure.edges.models import catalog

@@ -12,13 +12,13 @@ from perdure.cli.target import Target, find
 from perdure.cli.why import explain
 from perdure.cli.why import show as show_entry
 from perdure.context import pipeline
-from perdure.context.budget import INJECTION_ORDER, SACRIFICE_ORDER, Budget, Source, measure_budget
 from perdure.context.changed import Changed, as_decisions
 from perdure.context.environment import Environment
-from perdure.context.floor import floor_of, owners
 from perdure.context.ledger import ledger
-from perdure.context.pins import pin_lines, with_pins
-from perdure.context.tokens import Estimator, estimator_of, measure
+from perdure.context.prompt.pins import pin_lines, with_pins
+from perdure.context.tokens.budget import INJECTION_ORDER, SACRIFICE_ORDER, Budget, Source, measure_budget
+from perdure.context.tokens.estimator import Estimator, estimator_of, measure
+from perdure.context.tokens.floor import floor_of, owners
 from perdure.context.wire import render_dict
 from perdure.contracts import Assembled
 from perdure.edges import state as state_folder

@@ -5,7 +5,7 @@ Heads only. Small files are read whole, exactly; of gigantic ones only the newes
 
 from __future__ import annotations
 
-from perdure.context.dag import Node, cover, kept_range
+from perdure.context.truncation.dag import Node, cover, kept_range
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import File, reading
 from perdure.edges.session.heads import heads

@@ -155,7 +155,7 @@ def _bug(error: BaseException) -> int:
         return _unwritable(error)
     import traceback
 
-    from perdure.context.secrets import redact
+    from perdure.context.text.secrets import redact
 
     trace = redact("".join(traceback.format_exception(error)))
     if os.environ.get("PERDURE_DEBUG", "") not in ("", "0"):

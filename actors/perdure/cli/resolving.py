@@ -17,8 +17,8 @@ from perdure.actors.resolver import OUTPUT_CAP, HostResolver, lines_for, pruning
 from perdure.cli.target import Target
 from perdure.context import environment
 from perdure.context.environment import Environment
-from perdure.context.knowledge import query_of
-from perdure.context.prompt import build
+from perdure.context.prompt.knowledge import query_of
+from perdure.context.prompt.system import build
 from perdure.contracts import ContextEngine
 from perdure.edges.models import catalog
 from perdure.edges.session.facts import Opened

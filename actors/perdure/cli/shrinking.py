@@ -10,7 +10,7 @@ from perdure.actors.undoing import told, undo
 from perdure.cli.changing import figures, now_ms, owned, report, session
 from perdure.cli.output import emit, patience, say, size
 from perdure.cli.resolving import resolve
-from perdure.context.tokens import estimator_of
+from perdure.context.tokens.estimator import estimator_of
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.session import branching, retention, rewrite

@@ -14,9 +14,9 @@ from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, say, size, table
 from perdure.cli.resolving import model_info, resolve, window_of
 from perdure.cli.target import Target, existing
-from perdure.context.budget import SOURCES, Budget, measure_budget
-from perdure.context.secrets import redact
-from perdure.context.tokens import estimator_of
+from perdure.context.text.secrets import redact
+from perdure.context.tokens.budget import SOURCES, Budget, measure_budget
+from perdure.context.tokens.estimator import estimator_of
 from perdure.edges.config import load
 from perdure.edges.models import catalog
 from perdure.edges.session.facts import Opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.cli.output import one_line, size
-from perdure.context.images import described
+from perdure.context.pictures.images import described
 from perdure.edges.session.lines import iso
 from perdure.records import (
     Assistant,

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.cli.output import emit, one_line, patience, say
 from perdure.cli.target import find
-from perdure.context.dag import Node
+from perdure.context.truncation.dag import Node
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.history import said
 from perdure.edges.session.load import Loaded, load

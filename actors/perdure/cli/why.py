@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.cli.output import one_line, say
-from perdure.context.dag import Node
-from perdure.context.truncation import RECORDS
+from perdure.context.truncation.dag import Node
+from perdure.context.truncation.plan import RECORDS
 from perdure.edges import segments
 from perdure.edges.segments import Segment
 from perdure.edges.session.history import shown

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from perdure.context.images import described
+from perdure.context.pictures.images import described
 from perdure.records import Block, Image, Kept, Text, Thinking, ToolCall
 from perdure.replay import generate
 from perdure.replay.steps import (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from perdure.context.cache import Retention
+from perdure.context.cache.contract import Retention
 from perdure.context.numbers import Limits
 from perdure.context.policy import TranscriptPolicy, policy_for
-from perdure.context.prompt import tools_in_order
-from perdure.context.prune import PruneSettings
-from perdure.context.tokens import Estimator
+from perdure.context.prompt.system import tools_in_order
+from perdure.context.results.prune import PruneSettings
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import ModelInfo, Pinned, Record, ToolSpec
 
 

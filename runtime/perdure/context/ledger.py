@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from perdure.context.results import is_blank, placeholder
-from perdure.context.tokens import Estimator
+from perdure.context.results.parts import is_blank, placeholder
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import Assistant, Decision, Items, LedgerLine, ToolResult
 
 _WEIGHT = {

@@ -14,21 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from perdure.context.blame import Stage
-from perdure.context.boundary import insert_after_boundary
+from perdure.context.cache.blame import Stage
 from perdure.context.changed import Changed, Decisions
 from perdure.context.environment import Environment
-from perdure.context.guard import guard
-from perdure.context.heartbeat import drop_silent_heartbeats
-from perdure.context.limit import limit
-from perdure.context.prune import prune
-from perdure.context.repair import repair
-from perdure.context.sanitize import Before, sanitize
-from perdure.context.seal import ends, seal
+from perdure.context.prompt.boundary import insert_after_boundary
+from perdure.context.results.guard import guard
+from perdure.context.results.prune import prune
+from perdure.context.safety.heartbeat import drop_silent_heartbeats
+from perdure.context.safety.limit import limit
+from perdure.context.safety.repair import repair
+from perdure.context.safety.sanitize import Before, sanitize
+from perdure.context.safety.seal import ends, seal
+from perdure.context.safety.strip import strip
+from perdure.context.safety.validate import validate
 from perdure.context.settled import Settled
-from perdure.context.strip import strip
-from perdure.context.tokens import Estimator, Gauge, Measure
-from perdure.context.validate import validate
+from perdure.context.tokens.estimator import Estimator, Gauge, Measure
 from perdure.context.wire import Memo, answer_room, render
 from perdure.contracts import Assembled
 from perdure.records import Decision, Items, LedgerLine, Record

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from perdure.context.changed import Changed, Decisions
-from perdure.context.image_floor import size
 from perdure.context.policy import TranscriptPolicy
-from perdure.context.repair import calls_of
-from perdure.context.sanitize import Before
-from perdure.context.thinking import compacted_at
+from perdure.context.safety.image_floor import size
+from perdure.context.safety.repair import calls_of
+from perdure.context.safety.sanitize import Before
+from perdure.context.safety.thinking import compacted_at
 from perdure.records import (
     Assistant,
     Custom,

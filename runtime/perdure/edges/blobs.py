@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from perdure.context.kept import filled, lacking
+from perdure.context.pictures.kept import filled, lacking
 from perdure.edges.files import read_bytes, write_bytes
 from perdure.errors import StorageFailed, UnreadableFile, UsageError
 from perdure.kernel.io import IoPolicy

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from math import ceil
 from typing import TYPE_CHECKING, TypeAlias
 
-from perdure.context.pixels import facts
+from perdure.context.pictures.pixels import facts
 from perdure.errors import UnreadableFile
 from perdure.records import Record
 

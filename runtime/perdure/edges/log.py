@@ -18,7 +18,7 @@ import msgspec
 import structlog
 from structlog.contextvars import bound_contextvars, merge_contextvars
 
-from perdure.context.secrets import REDACTED, is_secret_name, redact
+from perdure.context.text.secrets import REDACTED, is_secret_name, redact
 
 MAX_TEXT = 8_192  # of one field; the log tells what happened, not what was said
 MAX_ITEMS = 100

@@ -13,9 +13,9 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from perdure.context.bootstrap import NAMES, BootstrapFile
-from perdure.context.knowledge import MEMORY_FILE, Note
-from perdure.context.skills import Skill, parse
+from perdure.context.prompt.bootstrap import NAMES, BootstrapFile
+from perdure.context.prompt.knowledge import MEMORY_FILE, Note
+from perdure.context.prompt.skills import Skill, parse
 from perdure.edges.tools.confine import Refused, folder, locate, open_file
 from perdure.records import Record
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from helpers_messages import call, items, result, says, user
 from perdure.context.compaction.facts import Facts, blocks, collect, lost
-from perdure.context.secrets import REDACTED
-from perdure.context.tokens import Estimator
+from perdure.context.text.secrets import REDACTED
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import Items
 
 PLAIN = Estimator()

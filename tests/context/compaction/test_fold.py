@@ -25,7 +25,7 @@ from perdure.context.compaction.proof import (
 )
 from perdure.context.compaction.size import view_tokens
 from perdure.context.numbers import limits
-from perdure.context.tokens import CAREFUL, Estimator
+from perdure.context.tokens.estimator import CAREFUL, Estimator
 from perdure.edges.models.tokenizer import Tokenizer
 from perdure.records import Image, Item, Items, Summary, Text, ToolResult
 

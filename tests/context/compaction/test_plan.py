@@ -13,7 +13,7 @@ from perdure.context.compaction.batches import boundaries, calls_of
 from perdure.context.compaction.plan import Nothing, Plan, plan
 from perdure.context.compaction.size import view_tokens
 from perdure.context.numbers import limits
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import Item, Items, Message, Summary, ToolResult
 
 LINES = limits(128_000)

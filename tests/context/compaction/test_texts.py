@@ -16,8 +16,8 @@ from perdure.context.compaction.judge import judge
 from perdure.context.compaction.prompts import Instructions, merge_prompt, summary_prompt
 from perdure.context.compaction.redact import redact
 from perdure.context.compaction.serialize import as_data, serialize
-from perdure.context.secrets import REDACTED
-from perdure.context.tokens import Estimator
+from perdure.context.text.secrets import REDACTED
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import Image, Text, Thinking, ToolResult
 
 PLAIN = Estimator()

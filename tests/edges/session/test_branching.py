@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from helpers_files import FakeGrant
 from helpers_sessions import HEADER, assistant, calls, compaction, entry, line, off_chain, result, user
-from perdure.context.truncation import leaves
+from perdure.context.truncation.plan import leaves
 from perdure.edges import segments
 from perdure.edges.session import branching, rewrite
 from perdure.edges.session.facts import NEVER

@@ -9,7 +9,7 @@ import pytest
 from helpers_messages import call, items, result, says, user
 from perdure.context.compaction.identifiers import collect
 from perdure.context.compaction.redact import redact
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.edges.session import lines
 from perdure.edges.session.history import History
 from perdure.records import Items

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from helpers_sessions import HEADER, assistant, compaction, entry, line, off_chain, user, write
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
 from perdure.edges.session import lines
 from perdure.edges.session.facts import Checkpoint, Facts, Gap, Origin, Pending, Seen, Settings

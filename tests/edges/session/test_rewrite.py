@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from conformance.runner import kept as vectors
 from helpers_files import FakeGrant, held
-from perdure.context.truncation import leaves
+from perdure.context.truncation.plan import leaves
 from perdure.contracts import Letter
 from perdure.edges import segments
 from perdure.edges.segments import Segment

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from perdure.context.kept import lacking
+from perdure.context.pictures.kept import lacking
 from perdure.edges.blobs import with_images
 from perdure.edges.session.decode import WireEntry, decode_entry, entry_message, millis
 from perdure.edges.session.load import Loaded, load

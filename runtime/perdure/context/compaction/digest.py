@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from perdure.context.compaction.redact import redact
 from perdure.context.compaction.serialize import call_line
-from perdure.context.graphemes import cut_after, cut_before
 from perdure.context.numbers import CHARS_PER_TOKEN_ESTIMATE, TAIL_SHARE
-from perdure.context.results import text_of
-from perdure.context.tails import has_important_tail
-from perdure.context.tokens import Estimator
+from perdure.context.results.parts import text_of
+from perdure.context.results.tails import has_important_tail
+from perdure.context.text.graphemes import cut_after, cut_before
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import Assistant, Bash, Custom, Item, Items, Text, ToolCall, ToolResult, User
 
 ELLIPSIS = " … "

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from perdure.context.compaction.redact import redact
-from perdure.context.graphemes import cut_after, cut_before
 from perdure.context.numbers import TAIL_SHARE
-from perdure.context.results import text_of
-from perdure.context.tokens import Estimator
+from perdure.context.results.parts import text_of
+from perdure.context.text.graphemes import cut_after, cut_before
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import Assistant, Item, Items, Record, Text, ToolCall, ToolResult, User
 
 REQUEST_HEADING = "## Last request, as it was said"

@@ -41,7 +41,7 @@ from perdure.context.numbers import (
     SUMMARY_OUTPUT_TOKENS,
     Limits,
 )
-from perdure.context.tokens import CAREFUL, RESULT_WEIGHT, Estimator
+from perdure.context.tokens.estimator import CAREFUL, RESULT_WEIGHT, Estimator
 from perdure.errors import ModelErrorKind
 from perdure.records import Assistant, Item, Items, Record, Stop, Text, ToolResult
 

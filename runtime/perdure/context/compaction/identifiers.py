@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from perdure.context.calls import spelled
 from perdure.context.compaction.redact import has_secret, redact
-from perdure.context.results import text_of
-from perdure.context.tokens import Estimator
+from perdure.context.results.parts import text_of
+from perdure.context.safety.calls import spelled
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import (
     Assistant,
     Bash,

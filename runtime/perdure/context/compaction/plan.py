@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from perdure.context.compaction.batches import boundaries, calls_of
 from perdure.context.numbers import Limits
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import Assistant, Custom, Item, Items, Record, Summary, Text, User
 
 Why: TypeAlias = Literal["empty", "only a summary", "fits the kept tail", "nothing but the newest turn"]

@@ -17,7 +17,7 @@ from perdure.context.compaction.judge import is_skeleton
 from perdure.context.compaction.plan import Pin, Plan
 from perdure.context.compaction.size import view_tokens
 from perdure.context.numbers import Limits
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.records import Item, Items, Record, Summary
 
 Rung: TypeAlias = Literal["staged", "partial", "subsets", "digest"]

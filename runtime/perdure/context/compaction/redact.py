@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from perdure.context import secrets
+from perdure.context.text import secrets
 
 _LONG = r"[A-Za-z0-9_.+/=-]{13,}"
 """No known shape is shorter."""

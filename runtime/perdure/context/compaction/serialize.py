@@ -14,8 +14,8 @@ import msgspec
 
 from perdure.context.compaction.redact import redact
 from perdure.context.numbers import SERIALISED_RESULT_CHARS
-from perdure.context.results import images_of, text_of
-from perdure.context.shorten import plan, shorten
+from perdure.context.results.parts import images_of, text_of
+from perdure.context.results.shorten import plan, shorten
 from perdure.records import (
     Assistant,
     Bash,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from perdure.context.numbers import Limits
-from perdure.context.tokens import RESULT_WEIGHT, Estimator, Gauge, Measure, measure
+from perdure.context.tokens.estimator import RESULT_WEIGHT, Estimator, Gauge, Measure, measure
 from perdure.records import Item, ToolResult
 
 

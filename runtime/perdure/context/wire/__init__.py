@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from perdure.context.cache import Retention
+from perdure.context.cache.contract import Retention
 from perdure.context.policy import TranscriptPolicy
 from perdure.context.wire import anthropic, bedrock, google, openai_chat, openai_responses
 from perdure.context.wire.ask import Ask, answer_room

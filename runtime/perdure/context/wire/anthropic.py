@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from perdure.context import cache, thinking
-from perdure.context.boundary import split, strip
-from perdure.context.cache import Retention
-from perdure.context.characters import encodable
+from perdure.context.cache import contract as cache
+from perdure.context.cache.contract import Retention
+from perdure.context.prompt.boundary import split, strip
+from perdure.context.safety import thinking
+from perdure.context.text.characters import encodable
 from perdure.context.wire.ask import Ask
 from perdure.context.wire.memo import Memo, Piece
 from perdure.context.wire.texts import call_part, offered, worded

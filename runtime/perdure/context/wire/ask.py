@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.context.cache import Retention
+from perdure.context.cache.contract import Retention
 from perdure.context.policy import TranscriptPolicy
 from perdure.records import ModelInfo, Record, ToolSpec
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from perdure.context.boundary import strip
-from perdure.context.characters import encodable
-from perdure.context.thinking import BUDGETS, asked
+from perdure.context.prompt.boundary import strip
+from perdure.context.safety.thinking import BUDGETS, asked
+from perdure.context.text.characters import encodable
 from perdure.context.wire.ask import Ask
 from perdure.context.wire.memo import Memo, Piece
 from perdure.context.wire.texts import offered, worded

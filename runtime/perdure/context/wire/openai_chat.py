@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from perdure.context.cache import mark
-from perdure.context.characters import encodable
+from perdure.context.cache.contract import mark
 from perdure.context.policy import TranscriptPolicy
+from perdure.context.text.characters import encodable
 from perdure.context.wire.ask import Ask
 from perdure.context.wire.compat import Compat, compat_for, effort
 from perdure.context.wire.memo import Memo, Piece

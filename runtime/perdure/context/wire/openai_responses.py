@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.context.characters import encodable
-from perdure.context.reasoning import reasoning_item
+from perdure.context.safety.reasoning import reasoning_item
+from perdure.context.text.characters import encodable
 from perdure.context.wire.ask import Ask
 from perdure.context.wire.compat import compat_for, effort
 from perdure.context.wire.memo import Memo, Piece

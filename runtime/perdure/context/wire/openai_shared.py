@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.context.boundary import strip
-from perdure.context.characters import encodable
+from perdure.context.prompt.boundary import strip
+from perdure.context.text.characters import encodable
 from perdure.context.wire.ask import Ask
 from perdure.context.wire.compat import long_lived
 from perdure.context.wire.texts import WireTool, offered

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from perdure.context.characters import encodable
+from perdure.context.text.characters import encodable
 from perdure.records import Bash, BranchSummary, Message, Record, Summary, ToolSpec
 
 SUMMARY = "The earlier part of this conversation was compacted. What follows is its summary.\n\n"

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.context import cache
-from perdure.context.cache import READ_PRICE
+from perdure.context.cache import contract as cache
+from perdure.context.cache.contract import READ_PRICE
 from perdure.edges.models.rules.images import decode_head, size_of
 from perdure.edges.models.rules.refusal import Json
 from perdure.edges.models.tokenizer import TOKENIZER, Tokenizer

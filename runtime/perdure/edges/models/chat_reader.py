@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.context.reasoning import FIELDS
+from perdure.context.safety.reasoning import FIELDS
 from perdure.contracts import Answer, CallStarted, ModelEvent, TextDelta, ThinkingDelta
 from perdure.edges.models.classify import model_error
 from perdure.edges.models.events import Json, text_at

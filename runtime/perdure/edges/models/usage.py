@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.context.cache import READ_PRICE
+from perdure.context.cache.contract import READ_PRICE
 from perdure.edges.models.accounting import WRITE_PRICE
 from perdure.records import ModelInfo, Usage
 

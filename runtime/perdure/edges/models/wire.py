@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.context.cache import READ_PRICE
+from perdure.context.cache.contract import READ_PRICE
 from perdure.contracts import Answer, CallStarted, ModelEvent, TextDelta, ThinkingDelta
 from perdure.edges.models.accounting import WRITE_PRICE
 from perdure.edges.models.partial import read_arguments

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure.context.changed import subject
-from perdure.context.dag import COMPACTION, Node, View
+from perdure.context.truncation.dag import COMPACTION, Node, View
 from perdure.edges import segments
 from perdure.edges.session import lines, splice, tolerant
 from perdure.edges.session.decode import decode_entry

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.context.dag import COMPACTION, Node
+from perdure.context.truncation.dag import COMPACTION, Node
 from perdure.edges import segments
 from perdure.edges.session import own, past
 from perdure.edges.session.decode import WireEntry, decode_entry, entry_message

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from perdure.context import images
+from perdure.context.pictures import images
 from perdure.edges.session import tolerant
 from perdure.records import (
     Assistant,

@@ -6,7 +6,7 @@ else in off-chain `custom` entries; all are versioned (`v`), and an older reader
 
 from __future__ import annotations
 
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
 from perdure.records import Decision, Items, Pinned, Record
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.context.dag import COMPACTION, Node
-from perdure.context.tokens import with_learned
+from perdure.context.tokens.estimator import with_learned
+from perdure.context.truncation.dag import COMPACTION, Node
 from perdure.edges.session import own
 from perdure.edges.session.decode import WireEntry, decode_entry
 from perdure.edges.session.facts import RECENT_IDS, Checkpoint, Pending, Seen

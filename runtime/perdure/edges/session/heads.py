@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from perdure.context.dag import OWN, Node
+from perdure.context.truncation.dag import OWN, Node
 from perdure.edges.session import tolerant
 from perdure.edges.session.problems import Problem, problem
 from perdure.edges.session.scan import BOM, Line

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perdure.context import secrets
-from perdure.context.calls import spelled
 from perdure.context.compaction.redact import redact
-from perdure.context.images import described
+from perdure.context.pictures.images import described
+from perdure.context.safety.calls import spelled
+from perdure.context.text import secrets
 from perdure.edges import segments
 from perdure.edges.session.decode import decode_entry, decode_message, entry_message
 from perdure.edges.session.load import load

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
-from perdure.context.dag import Graph, Node, View
-from perdure.context.truncation import RECORDS
+from perdure.context.truncation.dag import Graph, Node, View
+from perdure.context.truncation.plan import RECORDS
 from perdure.edges.session import own, tolerant
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import Checkpoint, Opened

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from perdure.context.dag import Node
+from perdure.context.truncation.dag import Node
 from perdure.edges.session import checks, swap
 from perdure.edges.session.header import NEWEST, newer
 from perdure.edges.session.heads import heads, whole

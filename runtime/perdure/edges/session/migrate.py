@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from perdure.context.dag import COMPACTION, Node
+from perdure.context.truncation.dag import COMPACTION, Node
 from perdure.edges.session.decode import decode_entry
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.context.dag import COMPACTION, Hole, Node
+from perdure.context.truncation.dag import COMPACTION, Hole, Node
 from perdure.edges.session.facts import Checkpoint, Opened, Settings
 from perdure.edges.session.fold import Known
 from perdure.edges.session.header import File, Header

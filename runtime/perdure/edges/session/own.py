@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from perdure.context.tokens import Estimator
+from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
 from perdure.edges.session import tolerant
 from perdure.edges.session.decode import WireEntry, decode_content

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from perdure.context.dag import Bridges, Graph, Node, View
-from perdure.context.truncation import RECORDS
+from perdure.context.truncation.dag import Bridges, Graph, Node, View
+from perdure.context.truncation.plan import RECORDS
 from perdure.edges import segments
 from perdure.edges.segments import Segment
 from perdure.edges.session import own

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from perdure.context.dag import Node
+from perdure.context.truncation.dag import Node
 from perdure.edges.session import lines, own, splice
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.files import Held

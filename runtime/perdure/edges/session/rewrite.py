@@ -1,6 +1,6 @@
 """Truncation on disk: covered entries move into a verified segment, the rest is spliced into a new file.
 
-The plan is pure (`context/truncation`); this module reads what heads don't tell, writes the segment,
+The plan is pure (`context/truncation/plan`); this module reads what heads don't tell, writes the segment,
 reads it back, stages the new file, and looks once more before the swap whether anything that came since
 leans on what would go. Bytes that don't move are copied; only `parentId` values of re-parented entries
 change. Damage, blank lines and unknown entries stay where they are.
@@ -17,9 +17,9 @@ from typing import BinaryIO, TypeAlias
 
 import msgspec
 
-from perdure.context import truncation
-from perdure.context.dag import Node, cover
-from perdure.context.truncation import Plan, Ties
+from perdure.context.truncation import plan as truncation
+from perdure.context.truncation.dag import Node, cover
+from perdure.context.truncation.plan import Plan, Ties
 from perdure.edges import segments
 from perdure.edges.segments import Moved, SegmentInfo
 from perdure.edges.session import lines, own, past, scan, splice, swap

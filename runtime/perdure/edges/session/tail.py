@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from perdure.context.dag import COMPACTION
+from perdure.context.truncation.dag import COMPACTION
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import File, Header, read_header, reading
 from perdure.edges.session.heads import heads

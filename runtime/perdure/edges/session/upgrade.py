@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO
 
-from perdure.context.dag import COMPACTION, Node
+from perdure.context.truncation.dag import COMPACTION, Node
 from perdure.edges.session import splice, swap
 from perdure.edges.session.load import Loaded, load
 from perdure.errors import UnreadableFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from perdure.context.dag import Hole, Node
+from perdure.context.truncation.dag import Hole, Node
 from perdure.edges.session.decode import decode_entry, entry_summary, line_message
 from perdure.edges.session.facts import Gap, PathEntry, Settings
 from perdure.records import Assistant, Custom, Item, Items, Message, Text

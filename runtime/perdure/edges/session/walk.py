@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from perdure.context.dag import COMPACTION, Hole, Node
+from perdure.context.truncation.dag import COMPACTION, Hole, Node
 from perdure.edges.session import own
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import Checkpoint

@@ -11,9 +11,9 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
-from perdure.context.characters import clean
 from perdure.context.numbers import EVIDENCE_CHARS
-from perdure.context.secrets import is_secret_name, redact
+from perdure.context.text.characters import clean
+from perdure.context.text.secrets import is_secret_name, redact
 from perdure.contracts import ToolContext, ToolOutput
 from perdure.edges.settings import ExecSettings
 from perdure.edges.tools.command import Plan, plan

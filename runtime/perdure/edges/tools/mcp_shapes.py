@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.context.characters import clean
-from perdure.context.secrets import redact
+from perdure.context.text.characters import clean
+from perdure.context.text.secrets import redact
 from perdure.contracts import ToolOutput
 from perdure.edges.tools.outcome import details, result
 from perdure.records import Block, Image, ToolSpec

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from perdure.context.characters import clean
 from perdure.context.numbers import EVIDENCE_CHARS, HEAD_SHARE
-from perdure.context.secrets import redact
+from perdure.context.text.characters import clean
+from perdure.context.text.secrets import redact
 from perdure.contracts import ToolOutput
 from perdure.records import Text
 

@@ -10,8 +10,8 @@ import base64
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from perdure.context.characters import clean
-from perdure.context.pixels import facts
+from perdure.context.pictures.pixels import facts
+from perdure.context.text.characters import clean
 from perdure.contracts import ToolContext, ToolOutput
 from perdure.edges.tools.confine import Refused, open_file, shown
 from perdure.edges.tools.outcome import decoded, details, failure

@@ -1,0 +1,1 @@
+"""Pictures in a request: what a provider takes, and what they cost."""

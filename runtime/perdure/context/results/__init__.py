@@ -1,0 +1,1 @@
+"""The second defence: tool results cut to the room there is."""

@@ -1,0 +1,1 @@
+"""The steps that make any history acceptable to a provider. Not pluggable."""

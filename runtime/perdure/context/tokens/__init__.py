@@ -1,0 +1,1 @@
+"""How large things are, in tokens, and who takes how many."""
