@@ -34,8 +34,8 @@ check: $(VENV)/.test  ## lint, strict types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check  ## the checks and the whole suite
-	$(BIN)/python -m pytest
+test: check  ## the checks and the whole suite, on all cores
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 conformance: $(VENV)/.test  ## ours against the reference's vectors; CONFORMANCE=DIR runs another folder of them
 	PYTHONPATH=tests $(BIN)/python -m conformance "$(CONFORMANCE)"

@@ -325,6 +325,7 @@ class Host:
             window=self._window,
             log=self.log.warning,
         )
+        self.resolver.check(default)
         self.resolver.engine("")  # a missing engine is told at the start, or refused
         events = self.kernel.channel("events", on_drop=lambda *_: None)
         tell = (self.log, self.resolver.stands_in, events.publish)
@@ -369,8 +370,6 @@ class Host:
             return given.info, factories
         ref = given or self.settings.models.default or catalog.default_ref(self._environ)
         info = self._more_models.get(ref) or catalog.resolve(ref, providers)
-        if info.provider in factories:
-            factories[info.provider](info)  # an address that is none is told at the start
         return info, factories
 
     def _wake_left_awake(self) -> None:

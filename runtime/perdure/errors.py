@@ -47,7 +47,7 @@ class SegmentGone(PerdureError):
 
 
 class Locked(PerdureError):
-    """Another process holds the file or state folder: stop it, or work through it."""
+    """Another process holds the file or state folder: stop it first."""
 
 
 class StorageFailed(PerdureError):

@@ -230,6 +230,18 @@ def test_names_in_the_configuration_that_nothing_bears_are_told_and_the_chat_goe
     assert "the MCP server files is away" in ran.err
 
 
+def test_a_model_that_nothing_posts_to_is_refused_before_the_message_is_taken(state: Path) -> None:
+    told = failed(run("chat", "-m", "hello", "--model", "google/gemini-2.5-pro", "--state", state))
+    assert "nothing here speaks to provider 'google'" in told
+    assert not list(state.rglob("*.jsonl"))
+
+
+def test_a_loop_that_is_not_installed_is_told(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.cli.loops.find_spec", lambda _name: None)
+    told = failed(run("chat", "-m", "hello", "--loop", "uvloop", "--state", state))
+    assert "pip install 'perdure[uvloop]'" in told
+
+
 def test_an_engine_that_is_not_there_is_told(state: Path) -> None:
     state.mkdir()
     (state / "perdure.toml").write_text('[plugins.slots]\ncontext_engine = "nobody"\n')

@@ -21,6 +21,13 @@ def test_a_sound_file_has_no_findings(tmp_path: Path) -> None:
     assert run("config", "check", file, "--json").json["findings"] == []
 
 
+def test_a_trigger_that_nothing_registers_is_found(tmp_path: Path) -> None:
+    file = write(tmp_path / "perdure.toml", '[plugins.slots]\ncompaction_trigger = "nope"\n')
+    ran = run("config", "check", file)
+    assert ran.code == 1
+    assert "unknown trigger 'nope' (accepted: auto, manual)" in ran.out
+
+
 def test_findings_name_file_key_and_accepted_values(tmp_path: Path) -> None:
     file = write(tmp_path / "perdure.toml", "[models]\ncache = 'warm'\nwindwo = 5\n")
     ran = run("config", "check", file)

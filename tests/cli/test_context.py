@@ -316,7 +316,8 @@ def test_a_person_is_shown_the_budget_by_source_its_lines_and_what_gives_way_fir
     out = run("context", file).out
     for name in ("identity", "knowledge", "history", "tools"):
         assert f"{name} {told['budget'][name]:,} (" in out
-    assert f"compaction at {told['threshold']:,}, none over {told['budget']['limit']:,}" in out
+    assert f"before the guard {told['view_tokens']:,}: compaction at {told['threshold']:,}" in out
+    assert f"no request over {told['budget']['limit']:,}" in out
     assert "first to go: tools, history, knowledge" in out
 
 

@@ -90,11 +90,17 @@ class HostResolver:
         if ref in (self._default.ref, self._default.id):
             return self._default
         info = self._known.get(ref) or catalog.resolve(ref, self._settings.models.providers)
+        self.check(info)
+        return info
+
+    def check(self, info: ModelInfo) -> None:
+        """Raises `ConfigError` for a provider that nothing here speaks to, and an address that is none."""
         if info.provider not in self._factories:
             known = ", ".join(sorted(self._factories))
-            raise ConfigError(f"model {ref}: nothing here speaks to provider {info.provider!r} ({known} do)")
-        self.model(info)  # raises for an address that is none
-        return info
+            raise ConfigError(
+                f"model {info.ref}: nothing here speaks to provider {info.provider!r} ({known} do)"
+            )
+        self.model(info)
 
     def model(self, info: ModelInfo) -> Model:
         """One client for each model, made on first use."""

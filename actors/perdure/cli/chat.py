@@ -15,6 +15,7 @@ from perdure.actors.prompting import agent_settings
 from perdure.cli.config import names_of_nothing
 from perdure.cli.conversation import Conversation, command
 from perdure.cli.exits import INTERRUPTED
+from perdure.cli.loops import loop_of
 from perdure.cli.output import emit, one_line, say, warn
 from perdure.cli.signals import Signals, hosted
 from perdure.cli.typed import whole_stdin
@@ -23,7 +24,6 @@ from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.errors import UsageError
 from perdure.host import Host
-from perdure.kernel.run import backend_options
 from perdure.records import Block, Image, Text
 
 IMAGES = {
@@ -81,7 +81,7 @@ def run(
             return await Conversation(host, key, blocks, signals).run()
         return await _once(host, key, text, blocks, as_json, signals)
 
-    loop, options = backend_options(backend)
+    loop, options = loop_of(backend)
     return anyio.run(hosted, host, key, work, backend=loop, backend_options=options)
 
 

@@ -65,6 +65,7 @@ def known() -> dict[str, list[str]]:
     return {
         "models": ["scripted", *catalog.known()],
         "engines": list(Registry().ids()),
+        "triggers": list(Registry().triggers()),
         "tools": [tool.spec.name for tool in every],
     }
 
@@ -81,7 +82,8 @@ def _deeper(path: Path | None, state: Path | None) -> Iterator[Finding]:
 
 def names_of_nothing(settings: Settings, source: str) -> Iterator[Finding]:
     """Models, engines, tools and folders that the settings name and that aren't there."""
-    for key, problem, accepted in (*_models(settings), *_engine(settings), *_tools(settings)):
+    slots = (*_engine(settings), *_trigger(settings))
+    for key, problem, accepted in (*_models(settings), *slots, *_tools(settings)):
         yield Finding(source, key, problem, accepted)
     for key, problem in _workspaces(settings):
         yield Finding(source, key, problem, "an existing folder")
@@ -102,6 +104,12 @@ def _engine(settings: Settings) -> Iterator[tuple[str, str, str]]:
     chosen, ids = settings.plugins.slots.context_engine, known()["engines"]
     if chosen not in ids:
         yield "plugins.slots.context_engine", _unknown("context engine", chosen, ids), ", ".join(ids)
+
+
+def _trigger(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    chosen, ids = settings.plugins.slots.compaction_trigger, known()["triggers"]
+    if chosen and chosen not in ids:
+        yield "plugins.slots.compaction_trigger", _unknown("trigger", chosen, ids), ", ".join(ids)
 
 
 def _tools(settings: Settings) -> Iterator[tuple[str, str, str]]:

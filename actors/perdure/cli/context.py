@@ -243,7 +243,8 @@ def show(report: Report, why: str | None) -> None:
     budget = report["budget"]
     say(f"{report['file']}: {report['tokens']:,} of {report['window']:,} tokens for {report['model']}")
     say("  ".join(_share(budget, source, report["window"]) for source in INJECTION_ORDER))
-    say(f"lines: compaction at {report['threshold']:,}, none over {budget.limit:,}; {SACRIFICE}")
+    say(f"before the guard {report['view_tokens']:,}: compaction at {report['threshold']:,}")
+    say(f"no request over {budget.limit:,}; {SACRIFICE}")
     _show_ledger(report["ledger"], why)
     if why is not None:
         show_entry(report["why"])

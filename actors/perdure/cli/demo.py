@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import anyio
 
+from perdure.cli.loops import loop_of
 from perdure.cli.output import emit, say, table, warn
 from perdure.context.numbers import SIZE_BYTES
 from perdure.edges.models import catalog
@@ -20,7 +21,6 @@ from perdure.edges.session import keys
 from perdure.edges.session.history import History
 from perdure.errors import UsageError
 from perdure.host import Host, Sent
-from perdure.kernel.run import backend_options
 from perdure.kernel.virtual import VirtualClock
 from perdure.records import ModelInfo, Usage
 from perdure.replay import week
@@ -42,7 +42,7 @@ def run(
     for told, count in (("--sessions", sessions), ("--days", days)):
         if count < 1:
             raise UsageError(f"{told} {count}: give a number of 1 or more")
-    name, options = backend_options(backend)
+    name, options = loop_of(backend)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="perdure-demo-") as folder:
         play = partial(_play, Path(folder), sessions, days, seed, Progress(days, quiet=as_json))

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import anyio
 
+from perdure.cli.loops import loop_of
 from perdure.cli.output import emit, say, table
 from perdure.errors import UsageError
-from perdure.kernel.run import backend_options
 from perdure.replay.player import Player
 from perdure.replay.scenario import Scenario, load
 
@@ -59,7 +59,7 @@ def play(
     keep: Path | None,
 ) -> dict[str, Any]:
     """One run, in a folder that goes, or in `keep`/name."""
-    loop, options = backend_options(backend)
+    loop, options = loop_of(backend)
     with tempfile.TemporaryDirectory(prefix="perdure-replay-") as temporary:
         folder = keep / name if keep is not None else Path(temporary)
         if keep is not None and (folder / "state").exists():

@@ -147,4 +147,4 @@ def _show(found: dict[str, Any]) -> None:
     say(f"{found['key']}: {found['text']}")
     for segment in found["proof"]["segments"]:
         count = "damaged" if segment["entries"] is None else f"{segment['entries']:,} entries"
-        say(f"  kept: {os.fspath(segment['name'])}, {count}, {size(segment['bytes'])}")
+        say(f"  segment {os.fspath(segment['name'])}, {count}, {size(segment['bytes'])}")

@@ -79,6 +79,10 @@ class Registry:
         """Ids of engines that can be chosen now, sorted; installed plugins included."""
         return _known(self._engines)
 
+    def triggers(self) -> tuple[str, ...]:
+        """Ids of compaction triggers that can be chosen now, sorted; installed plugins included."""
+        return _known(self._triggers)
+
     def create(self, id: str) -> ContextEngine:
         """An engine. Raises `UnknownEngine`; what a factory raises passes through."""
         return self._create(self._engines, id)

@@ -204,7 +204,7 @@ def _read(fd: int) -> dict[str, Any]:
 
 def _refused(state: Path, holder: dict[str, Any]) -> Locked:
     who = ", ".join(f"{name} {holder.get(name, 'unknown')}" for name in ("node", "boot", "pid"))
-    return Locked(f"{state}: held by another host ({who}): stop it, or work through it")
+    return Locked(f"{state}: held by another host ({who}): stop it first")
 
 
 def _has_sessions(state: Path) -> bool:

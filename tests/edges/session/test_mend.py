@@ -86,6 +86,16 @@ def test_a_healthy_file_is_left_alone(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["s.jsonl"]
 
 
+def test_a_damaged_file_of_version_1_becomes_one_of_version_3(tmp_path: Path) -> None:
+    rows = [{k: v for k, v in row.items() if k not in ("id", "parentId")} for row in (A, B)]
+    path = write(tmp_path / "s.jsonl", [rows[0], STUB + line(rows[1])], header={**HEADER, "version": 1})
+    shown = load(path).opened().items
+    done = mend(path, NOW)
+    assert kinds(path) == []
+    assert load(path).opened().items == shown
+    assert done.backup.endswith(".bak-v1")
+
+
 def test_a_missing_parent_is_left_for_a_person(tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", [A, assistant("b", "lost"), STUB])
     mend(path, NOW)

@@ -200,7 +200,7 @@ class Fold:
 
     def _unanswered(self, kind: ModelErrorKind) -> Stopped:
         commanded = self.trigger in ("manual", "model_switch")
-        then = "nothing was changed" if commanded else "it will be tried again later"
+        then = "the conversation is as it was" if commanded else "it will be tried again later"
         why: Literal["failed", "deferred"] = "failed" if commanded else "deferred"
         return Stopped(why, f"the summarising model can't be used ({kind}): {then}", tuple(self.tried))
 

@@ -26,6 +26,7 @@ from perdure.edges.session.load import Loaded, load
 from perdure.edges.session.lock import SessionLock
 from perdure.edges.session.problems import Problem
 from perdure.edges.session.scan import Line, forward
+from perdure.edges.session.upgrade import upgrade
 from perdure.errors import StorageFailed, UnreadableFile
 from perdure.records import Record
 
@@ -62,11 +63,8 @@ def _mend(path: Path, now_ms: int, sync: bool) -> Mended:
     damage = tuple(found for found in _damage(loaded) if found.kind in MENDED)
     if not damage:
         return Mended()
-    if loaded.header.version < NEWEST:
-        raise UnreadableFile(
-            f"{path}: version {loaded.header.version} of the format: the next message to the session makes "
-            "it version 3; then mend it"
-        )
+    if loaded.header.version < NEWEST:  # its ids are byte offsets: they are written down on the way
+        return Mended(str(upgrade(path, now_ms, sync=sync)), damage)
     backup = _kept(path, now_ms)
     try:
         done = _rewrite(path, loaded, now_ms, sync)

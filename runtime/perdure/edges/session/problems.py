@@ -21,7 +21,7 @@ NOTES: Final = frozenset(get_args(Note))
 # What the reader makes of each kind until somebody mends it; truncation leaves damaged lines where they are.
 _READ_AS: Final[dict[str, str]] = {
     "torn": "the piece costs itself only, whole records beside it are read; an append begins a new line",
-    "glued": "each whole record of the line is read; nothing has to be put right",
+    "glued": "each whole record of the line is read",
     "nul": "the padding is skipped",
     "undecodable": "the line costs itself only; what followed it is linked to what stands before it",
     "bad_header": "the entries are read all the same",

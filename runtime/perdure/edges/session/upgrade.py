@@ -23,7 +23,9 @@ def upgrade(path: Path, token: int, *, sync: bool) -> Path:
     """Rewrite the file as version 3; returns the backup `<file>.bak-v<version>`. Owner only; blocking."""
     loaded = load(path)
     if not loaded.header.good:
-        raise UnreadableFile(f"{path}: has no good header: repair it first (`perdure doctor --fix`)")
+        raise UnreadableFile(
+            f"{path}: has no good header, nor ids in its entries: put one before them by hand"
+        )
     backup = _backup(path, loaded.header.version)
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
