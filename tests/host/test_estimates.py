@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from helpers_cli import run
 from helpers_host import KEY, Play, ask, calls, hosted, messages, notices, session_path, tells, virtual
@@ -16,9 +17,10 @@ from perdure.edges.models.reply import say
 from perdure.edges.session.tail import open_session
 from perdure.edges.settings import Settings
 from perdure.edges.tools.builtin import default_tools
+from perdure.errors import ModelError
 from perdure.host import Host
 from perdure.kernel.virtual import VirtualClock
-from perdure.records import ModelInfo
+from perdure.records import ModelInfo, Usage
 
 INFO = ModelInfo("scripted", "scripted", window=32_000, cache_minimum=16, thinking="adaptive")
 PLACE: dict[str, Any] = {
@@ -27,6 +29,7 @@ PLACE: dict[str, Any] = {
     "shown_workspace": None,
     "tools": default_tools(Settings()),
 }
+LONG = passage("prose", 300, 7)
 
 
 def shown(host: Host) -> dict[str, Any]:
@@ -123,5 +126,33 @@ def test_no_prompt_of_a_host_is_larger_than_it_was_taken_to_be(tmp_path: Path) -
         real = [each["input"] + each["cacheRead"] + each["cacheWrite"] for each in usage]
         assert len(real) == len(play.sizes) == 24
         assert all(size >= prompt for size, prompt in zip(play.sizes[5:], real[5:], strict=True))
+
+    virtual(main)
+
+
+LIES = (Usage(10**9, 5), Usage(3, 1, 10**12), Usage(10**320, 1), Usage(-5_000, 1, 4_000), Usage(0, 0))
+
+
+@pytest.mark.parametrize("lie", LIES, ids=["input", "cache", "no number", "negative", "nothing"])
+def test_a_session_goes_on_after_a_usage_that_can_not_be(tmp_path: Path, lie: Usage) -> None:
+    async def main(clock: VirtualClock) -> None:
+        play = Play(say("one"), say("two", usage=lie), say("three"))
+        for _ in range(2):
+            async with hosted(tmp_path, play, clock, **PLACE) as host:
+                assert [(await ask(host, "and now?")).stop for _ in range(3)] == ["stop"] * 3
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("size", ["999999999", "9" * 500, ",,,", "0"])
+def test_a_session_goes_on_after_a_refusal_that_names_a_size_that_can_not_be(
+    tmp_path: Path, size: str
+) -> None:
+    async def main(clock: VirtualClock) -> None:
+        refusal = ModelError("overflow", f"prompt is too long: {size} tokens > 100 maximum", status=400)
+        play = Play(say("one"), say("two"), refusal)
+        for _ in range(2):
+            async with hosted(tmp_path, play, clock, **PLACE) as host:
+                assert [(await ask(host, f"{LONG} and now?")).stop for _ in range(3)] == ["stop"] * 3
 
     virtual(main)

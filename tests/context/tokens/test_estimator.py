@@ -142,6 +142,16 @@ def test_models_are_learned_apart_and_the_oldest_is_forgotten() -> None:
     assert estimator_of(learned, "b") == Estimator("b")
 
 
+@pytest.mark.parametrize("lie", [10**6, 10**18, 10**320])
+def test_a_size_that_no_content_can_have_teaches_nothing(lie: int) -> None:
+    size = measure_text("a word or two " * 100)
+    learned = PLAIN.learn(size, 0, 300)
+    for known in (PLAIN, learned):
+        assert known.learn(size, 0, lie) is known
+        assert known.refused(size, 0, lie) is known
+    assert PLAIN.learn(size, 0, 20_000).whole(size, 0) >= 20_000  # a provider may put much before it
+
+
 @given(st.lists(st.tuples(st.text(max_size=200), st.integers(1, 10**6)), max_size=8))
 def test_any_usage_leaves_an_estimator_that_works(calls: list[tuple[str, int]]) -> None:
     estimator = PLAIN

@@ -575,6 +575,10 @@ def test_each_wording_has_one_kind(status: int | None, text: str, kind: str) -> 
         ("the input token count is 2097153 but the model only supports up to 1048576", 2097153),
         ("The decoder prompt (length 5000) is longer than the maximum model length of 4096", 5000),
         ("Context overflow: estimated", None),
+        ("prompt is too long: ,,, tokens > 200000 maximum", None),
+        ("prompt is too long: 999999999999 tokens", 999_999_999_999),
+        ("prompt is too long: 1000000000000 tokens", None),
+        (f"prompt is too long: {'9' * 5_000} tokens", None),
     ],
 )
 def test_the_refused_size_is_read_where_it_is_told(text: str, tokens: int | None) -> None:
@@ -594,6 +598,7 @@ NOON = 1764417600.0  # 2025-11-29 12:00:00 UTC
         ({"retry-after": "soon"}, "", None),
         ({"retry-after": "nan"}, "", None),
         ({"retry-after": "-5"}, "", None),
+        ({"retry-after": "Sat, 29 Nov 99999999999 12:00:45 GMT"}, "", None),
         ({}, "Please try again in 6.2s.", 6.2),
         ({}, "Please try again in 350ms.", 0.35),
         ({}, "try again in 2 minutes", 120),

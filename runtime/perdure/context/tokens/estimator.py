@@ -52,6 +52,7 @@ _DRIFT = 2e-5  # doubt that each call adds: the work changes, and with it the wo
 _NOISE, _NOISE_TOKENS = 0.05, 20.0  # error of a tail by its kinds alone; what framing varies by
 _OUTLIER = 3.0  # standard deviations: more is not density but something that isn't in the record
 _SLACK, _SLACK_TOKENS = 0.02, 40.0  # of a prompt: what a program adds to it that no record shows
+_MOST_ADDED = 32_000  # tokens that a provider puts before a request: prompts and tools of its own
 _SURPRISE_KEPT, _MOST_SURPRISED = 0.95, 0.1
 MODELS = 4
 """Models of one session whose calibration is kept."""
@@ -171,10 +172,11 @@ class Estimator(Record, array_like=True):
         """A better estimator, from a request's measured content and its real tokens (its usage).
 
         Densities follow by a Kalman filter on the difference between two requests, each kind by itself; a
-        difference that no density explains is taken for something that isn't in the record.
+        difference that no density explains is taken for something that isn't in the record. A size that
+        no such addition explains either teaches nothing: believed, it would end the session for good.
         """
         kinds, samples = _request(view, fixed_tokens), self.samples + 1
-        if real <= 0 or not any(kinds):
+        if real <= 0 or not any(kinds) or not _believable(kinds, real):
             return self
         if not self.samples:
             return self._first(kinds, real)
@@ -194,6 +196,8 @@ class Estimator(Record, array_like=True):
         content is taken to be so dense, since a compaction must take away enough.
         """
         kinds = _request(view, fixed_tokens)
+        if not _believable(kinds, real):
+            return self
         scale = max(1.0, (real - self.base) / max(1.0, _dot(self.rates, kinds)))
         rates = _five([min(_HIGHEST, rate * scale) for rate in self.rates], 4)
         doubts = (_DOUBT, _DOUBT, _DOUBT, _DOUBT, _DOUBT)
@@ -221,6 +225,11 @@ def _request(view: Measure, fixed_tokens: int) -> Grains:
     """A whole request by kind: system prompt and tools, known by the plain weights, are mostly prose."""
     fixed = fixed_tokens * WORDS_OF_A_TOKEN
     return view.words + fixed, view.marks, view.runs, view.wide, view.images
+
+
+def _believable(kinds: Grains, real: int) -> bool:
+    """Whether the densest content, and the most that a provider adds, may come to so many tokens."""
+    return real <= _HIGHEST * sum(kinds) / GRAINS + _MOST_ADDED
 
 
 def _dot(rates: Sequence[float], kinds: Sequence[float]) -> float:

@@ -13,6 +13,7 @@ from perdure.edges.models.wordings import BY_STATUS, ORDER
 from perdure.errors import ModelError, ModelErrorKind
 
 MAX_TEXT = 8_000  # characters looked at: error pages can be long
+MAX_DIGITS = 12  # of a prompt's size; what is longer is no size
 OBSERVED = re.compile(
     r"prompt is too long: ([\d,]+)|requested (?:about )?([\d,]+) tokens|resulted in ([\d,]+) tokens"
     r"|input length and `?max_tokens`? exceed context limit: ([\d,]+)|input token count (?:is )?\(?([\d,]+)"
@@ -72,7 +73,7 @@ def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | No
     if wait is None and value:
         try:
             wait = max(0.0, parsedate_to_datetime(value).timestamp() - now)
-        except ValueError:
+        except (ValueError, OverflowError):  # no date, or a year that no clock has
             wait = None
     return wait if wait is not None else _wait_in(text[:MAX_TEXT])
 
@@ -99,8 +100,9 @@ def _number(text: str | None) -> float | None:
 def observed_tokens(text: str) -> int | None:
     """The size of the refused prompt in tokens, where the provider's wording tells it."""
     found = OBSERVED.search(text[:MAX_TEXT])
-    number = next((group for group in found.groups() if group), None) if found else None
-    return int(number.replace(",", "")) if number else None
+    groups = found.groups() if found else ()
+    digits = next((group for group in groups if group), "").replace(",", "")
+    return int(digits) if 0 < len(digits) <= MAX_DIGITS else None
 
 
 def message_of(text: str) -> str:

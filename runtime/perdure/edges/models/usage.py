@@ -8,6 +8,9 @@ from perdure.context.cache.contract import READ_PRICE
 from perdure.edges.models.accounting import WRITE_PRICE
 from perdure.records import ModelInfo, Usage
 
+MOST = 10**12
+"""Tokens of one call; more is a server's mistake, and couldn't be added up or priced."""
+
 
 def usage_of(info: ModelInfo, told: Any) -> Usage | None:
     """From Chat's `usage` or Responses'; None where the server reported none.
@@ -31,6 +34,11 @@ def usage_of(info: ModelInfo, told: Any) -> Usage | None:
 def _first(told: Any, *names: str) -> int:
     for name in names:
         value = told.get(name) if isinstance(told, dict) else None
-        if type(value) is int and value > 0:
-            return value
+        if count := tokens_of(value):
+            return count
     return 0
+
+
+def tokens_of(value: Any) -> int:
+    """A count as a server told it; 0 for what is none: a text, a fraction, below 0, or past all windows."""
+    return value if type(value) is int and 0 < value <= MOST else 0

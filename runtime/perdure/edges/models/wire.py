@@ -14,6 +14,7 @@ from perdure.context.cache.contract import READ_PRICE
 from perdure.contracts import Answer, CallStarted, ModelEvent, TextDelta, ThinkingDelta
 from perdure.edges.models.accounting import WRITE_PRICE
 from perdure.edges.models.partial import read_arguments
+from perdure.edges.models.usage import tokens_of
 from perdure.errors import ModelError
 from perdure.records import Assistant, Block, ModelInfo, Opaque, Stop, Text, Thinking, ToolCall, Usage
 
@@ -156,7 +157,7 @@ class Reader:
         ):
             value = getattr(usage, name, None)
             if value is not None:
-                self._usage[name] = value
+                self._usage[name] = tokens_of(value)
         split = getattr(usage, "cache_creation", None)
         if split is not None:
-            self._hour = split.ephemeral_1h_input_tokens or 0
+            self._hour = tokens_of(getattr(split, "ephemeral_1h_input_tokens", None))
