@@ -57,7 +57,7 @@ def test_a_grant_is_never_valid_again_after_its_release(tmp_path):
     assert placement.grant(1) is None
 
 
-@pytest.mark.parametrize("left", [b"", b"\0" * 512, b"garbage"])
+@pytest.mark.parametrize("left", [b"", b"\0" * 512, b"garbage", b"[" * 4096, b'{"epoch": %d}' % (2**70)])
 def test_a_lost_counter_goes_on_above_every_earlier_one(tmp_path, left):
     (tmp_path / "sessions" / "main").mkdir(parents=True)
     (tmp_path / "sessions" / "main" / "a.jsonl").touch()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.contracts import Grant
+from perdure.edges.session.ids import MOST
 from perdure.errors import Locked, StorageFailed
 
 NETWORK = frozenset(
@@ -124,7 +125,7 @@ class LocalPlacement:
     def _own(self, wall_ms: int) -> LocalGrant:
         before = _read(self._fd)
         counter = before.get("epoch")
-        if isinstance(counter, int) and counter >= 0:
+        if isinstance(counter, int) and 0 <= counter <= MOST // 2:
             grant = LocalGrant(counter + 1, before.get("clean") is True)
         elif _has_sessions(self._path.parent):
             grant = LocalGrant(wall_ms // 1000, clean=False)  # the counter was lost
@@ -197,7 +198,7 @@ def _unescape(text: str) -> str:
 def _read(fd: int) -> dict[str, Any]:
     try:
         record = json.loads(os.pread(fd, 4096, 0))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}
 

@@ -105,6 +105,8 @@ def test_reasoning_is_kept_with_the_field_it_came_in(field: str) -> None:
             Usage(0, 0, 60, 40, cost_usd=0.000056),
         ),
         ({"prompt_tokens": 10, "prompt_tokens_details": None}, Usage(10, cost_usd=0.00001)),
+        ({"prompt_tokens": 10**400, "completion_tokens": 2.5, "cached_tokens": "x"}, Usage()),
+        ({"prompt_tokens": -7, "completion_tokens": True, "prompt_tokens_details": [3]}, Usage()),
         (None, None),
     ],
 )

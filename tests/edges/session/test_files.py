@@ -170,6 +170,24 @@ def test_a_file_of_a_later_owner_is_refused_and_a_local_owner_may_outgrow_it(tmp
     place.close(clean=True)
 
 
+@pytest.mark.parametrize("epoch", [2**53, 2**60, 2**70, 10**300])
+def test_a_nonsense_epoch_in_one_file_leaves_the_folder_and_its_other_sessions_as_they_are(tmp_path, epoch):
+    files(tmp_path, 1).create(KEY, "/w", NOW).close(handover=False)
+    path = files(tmp_path, 1).path(KEY)
+    row = ours("a", None, 1).replace(b'"e":1', b'"e":%d' % epoch)
+    path.write_bytes(path.read_bytes() + row)
+    place = LocalPlacement(tmp_path, wall_ms=NOW)
+    room = SessionFiles(tmp_path, place.grant(0), sync=False, outgrow=place.outgrow)
+    if epoch == 2**53:
+        with pytest.raises(UnreadableFile, match="damaged"):
+            room.open(KEY, NOW)
+    else:
+        assert ids(room.open(KEY, NOW).file.path) == ["a"]
+    assert place.grant(0).token < 2**31
+    assert room.create("another", "/w", NOW).opened.leaf is None
+    place.close(clean=True)
+
+
 # --- older versions -------------------------------------------------------------------------------
 
 V1 = b"""{"type":"session","id":"s-1","timestamp":"2025-01-01T00:00:00.000Z","cwd":"/w","mine":1}

@@ -308,7 +308,20 @@ def test_what_the_writing_side_encodes_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", [5, "x", [], [1, 2], ["m", 1, [1.0]], {"model": "m"}, ["m", 1, [1, 1, 1, 1, "x"]]]
+    "odd",
+    [
+        5,
+        "x",
+        [],
+        [1, 2],
+        ["m", 1, [1.0]],
+        {"model": "m"},
+        ["m", 1, [1, 1, 1, 1, "x"]],
+        ["m", 1, "\ud800"],
+        ["m", 1, [1e300, 1, 1, 1, 1]],
+        ["m", 1, [-1, 1, 1, 1, 1]],
+        ["m", 1, [1] * 5, [0.01] * 5, 10**15],
+    ],
 )
 def test_what_another_program_put_for_what_was_learned_is_no_fact(tmp_path: Path, odd: object) -> None:
     row = assistant("e2", "e1") | {"perdure": {"v": 1, "e": 1, "learned": odd}}

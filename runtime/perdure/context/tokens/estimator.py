@@ -53,6 +53,7 @@ _NOISE, _NOISE_TOKENS = 0.05, 20.0  # error of a tail by its kinds alone; what f
 _OUTLIER = 3.0  # standard deviations: more is not density but something that isn't in the record
 _SLACK, _SLACK_TOKENS = 0.02, 40.0  # of a prompt: what a program adds to it that no record shows
 _MOST_ADDED = 32_000  # tokens that a provider puts before a request: prompts and tools of its own
+_BEYOND = 10**12  # no count of a request is as large
 _SURPRISE_KEPT, _MOST_SURPRISED = 0.95, 0.1
 MODELS = 4
 """Models of one session whose calibration is kept."""
@@ -76,6 +77,14 @@ class Estimator(Record, array_like=True):
     known: Grains = (0, 0, 0, 0, 0)
     prompt: int = 0
     slack: int = 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether these are numbers that learning gives; a file may hold others."""
+        dense = all(0 <= rate <= _HIGHEST for rate in self.rates)
+        sure = all(0 <= doubt <= _DOUBT for doubt in self.doubts)
+        counts = (*self.known, self.samples, self.prompt, self.base_doubt, abs(self.base), self.slack)
+        return dense and sure and all(0 <= count < _BEYOND for count in counts)
 
     # --- pieces -----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
+from perdure.edges.session.ids import Epoch
 from perdure.records import Decision, Items, Pinned, Record
 
 VERSION = 1
@@ -84,7 +85,7 @@ class Checkpoint(Record):
     """
 
     v: int = VERSION
-    epoch: int = 0
+    epoch: Epoch = 0
     leaf: str | None = None
     settings: Settings = Settings()
     name: str | None = None

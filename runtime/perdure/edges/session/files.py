@@ -21,7 +21,7 @@ from perdure.contracts import Grant
 from perdure.edges.session import keys, lines, swap
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer
-from perdure.edges.session.ids import Ids
+from perdure.edges.session.ids import MOST, Ids
 from perdure.edges.session.lock import SessionLock
 from perdure.edges.session.tail import open_session
 from perdure.edges.session.upgrade import upgrade
@@ -207,6 +207,10 @@ class SessionFiles:
                 raise Fenced(
                     f"{path}: was written under ownership {opened.epoch}, this host has "
                     f"{self._grant.token}: a later host owns it"
+                )
+            if opened.epoch > MOST // 2:  # leaves no room to count on
+                raise UnreadableFile(
+                    f"{path}: written under ownership {opened.epoch}, which no host has had: a damaged line"
                 )
             self._outgrow(opened.epoch)
             self.ids.epoch = self._grant.token

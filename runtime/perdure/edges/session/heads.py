@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from perdure.context.truncation.dag import OWN, Node
 from perdure.edges.session import tolerant
+from perdure.edges.session.ids import Epoch
 from perdure.edges.session.problems import Problem, problem
 from perdure.edges.session.scan import BOM, Line
 
@@ -50,7 +51,7 @@ class Head(Struct, gc=False):
 
 
 class _Epoch(Struct, gc=False):
-    e: int = 0
+    e: Epoch = 0
 
 
 class _Details(Struct, gc=False):

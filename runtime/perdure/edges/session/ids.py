@@ -9,6 +9,14 @@ times in 200,000 entries.
 from __future__ import annotations
 
 import hashlib
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
+MOST = 2**53
+Epoch: TypeAlias = Annotated[int, Meta(le=MOST)]
+"""An epoch as it stands in a file. A larger one is damage: believed, it would become the counter of the
+whole state folder, and leave no room to count on."""
 
 _TIME = 12  # hex digits of a 48-bit count of milliseconds: enough until the year 10889
 

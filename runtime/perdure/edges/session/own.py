@@ -15,6 +15,7 @@ from perdure.contracts import Letter
 from perdure.edges.session import tolerant
 from perdure.edges.session.decode import WireEntry, decode_content
 from perdure.edges.session.facts import VERSION, Checkpoint, Facts, Origin, Pending
+from perdure.edges.session.ids import Epoch
 from perdure.errors import UnreadableFile
 from perdure.records import Decision, PinKind, Pinned
 
@@ -33,7 +34,7 @@ class NewerFacts(UnreadableFile):
 
 
 class _Facts(Struct, gc=False):
-    e: int = 0
+    e: Epoch = 0
     inbox: Origin | None = None
     decided: list[Any] = []
     evidence: list[str] = []
@@ -104,7 +105,7 @@ def _value(raw: Raw) -> dict[str, Any]:
 def _shaped(value: Any, shape: type[_T]) -> _T | None:
     try:
         return msgspec.convert(value, shape)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # half of a pair where no text belongs
         return None
 
 
@@ -120,6 +121,7 @@ def facts_of(entry: WireEntry) -> Facts | None:
     decisions = tuple(decision for decision in made if decision is not None)
     sent = wire.sent if isinstance(wire.sent, str) else ""
     learned = None if wire.learned is None else _shaped(wire.learned, Estimator)
+    learned = learned if learned is not None and learned.sound else None
     return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), sent, learned)
 
 
@@ -157,7 +159,9 @@ def _checkpoint(value: Any) -> Checkpoint | None:
     if plain is None or waiting is None:
         return None
     pending = tuple(Pending(p.entry, _letter(p.letter)) for p in waiting.pending)
-    return Checkpoint(**{field.name: getattr(plain, field.name) for field in _PLAIN}, pending=pending)
+    fields = {field.name: getattr(plain, field.name) for field in _PLAIN}
+    fields["learned"] = tuple(each for each in fields["learned"] if each.sound)
+    return Checkpoint(**fields, pending=pending)
 
 
 def _letter(wire: _Letter, key: str = "") -> Letter:
