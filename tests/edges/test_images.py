@@ -124,6 +124,23 @@ def test_a_large_photo_is_decoded_small(monkeypatch: pytest.MonkeyPatch) -> None
     assert fit(saved(noise(4000, 3000), "JPEG")).width == MAX_SIDE
 
 
+def test_a_photo_of_a_hundred_megapixels_is_shown_and_one_of_three_hundred_is_too_large() -> None:
+    made = fit(saved(Pillow.new("L", (12_000, 9_000)), "JPEG"))
+    assert (made.width, made.height) == (MAX_SIDE, 1_176)
+    with pytest.raises(UnreadableFile, match="20000x15000 pixels are too many"):
+        fit(saved(Pillow.new("L", (20_000, 15_000)), "JPEG"))
+
+
+def test_no_picture_starts_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def began(*_: Any, **__: Any) -> None:
+        raise AssertionError("a program was begun")
+
+    monkeypatch.setattr("subprocess.Popen", began)
+    monkeypatch.setattr("subprocess.check_call", began)
+    with pytest.raises(UnreadableFile, match="not one that can be read"):
+        fit(saved(noise(32, 20), "EPS"))
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [

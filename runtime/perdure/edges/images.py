@@ -7,6 +7,7 @@ version of a library. Blocking: callers go through the I/O policy.
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from math import ceil
@@ -29,6 +30,12 @@ MAX_PIXELS = 64_000_000
 """A picture that decodes to more is refused: 64 megapixels are about 200 MB while it is scaled."""
 
 MEDIA = ("image/jpeg", "image/png", "image/gif", "image/webp")
+KINDS = (
+    *("PNG", "JPEG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "ICO", "HEIF", "AVIF", "JPEG2000", "PPM"),
+    *("TGA", "PCX", "DDS", "ICNS", "SGI", "PSD", "QOI"),
+)
+"""Kinds of pictures that are read, where the library is built with them."""
+
 SIDES = (1_800, 1_600, 1_400, 1_200, 1_000, 800)
 QUALITIES = (85, 75, 65, 55, 45, 35)
 _LOSSY = frozenset({"JPEG", "MPO", "HEIF", "AVIF"})
@@ -65,10 +72,12 @@ def fit(data: bytes, max_side: int = MAX_SIDE) -> Fitted:
     if told.width * told.height > MAX_PIXELS and told.mime != "image/jpeg":
         raise UnreadableFile(_too_many(told.width, told.height))
     try:
-        with Image.open(io.BytesIO(data)) as picture:
+        with _open(data) as picture:
             return _fitted(picture, data, max_side)
     except UnreadableFile:
         raise
+    except Image.DecompressionBombError:
+        raise UnreadableFile(_too_many(told.width, told.height)) from None
     except UnidentifiedImageError:
         if told.mime in ("image/heic", "image/avif"):  # some models read what this library was built without
             return Fitted(data, told.mime, told.width, told.height, changed=False)
@@ -77,6 +86,16 @@ def fit(data: bytes, max_side: int = MAX_SIDE) -> Fitted:
         raise UnreadableFile("it takes too much memory to decode") from None
     except Exception as error:  # a decoder of hostile bytes raises whatever it likes
         raise UnreadableFile(f"it can't be decoded ({type(error).__name__})") from None
+
+
+def _open(data: bytes) -> Picture:
+    """Reads its head. Only kinds that the library decodes by itself: for PostScript it runs a program."""
+    from PIL import Image
+
+    # It warns of what it would refuse at twice the size; a JPEG within is decoded at an eighth.
+    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+    Image.init()
+    return Image.open(io.BytesIO(data), formats=[kind for kind in KINDS if kind in Image.OPEN])
 
 
 def _fitted(picture: Picture, data: bytes, max_side: int) -> Fitted:
