@@ -84,6 +84,24 @@ def test_a_lock_that_is_being_written_right_now_is_left_alone(session):
     SessionLock(session).acquire(NOW + STALE_MS + 1000)
 
 
+def test_an_empty_lock_keeps_nobody_out_for_longer_than_it_takes_to_write_one(session):
+    path = put(session)
+    path.write_bytes(b"")  # its writer was killed behind making it
+    os.utime(path, (NOW / 1000, NOW / 1000))
+    with pytest.raises(Locked, match="pid=unknown"):
+        SessionLock(session).acquire(NOW + 1000)
+    SessionLock(session).acquire(NOW + 6000)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b"[]", b'{"pid": 1e999}'])
+def test_a_lock_of_garbage_is_read_as_one_that_says_nothing(session, content):
+    path = put(session)
+    path.write_bytes(content)
+    os.utime(path, (NOW / 1000, NOW / 1000))
+    assert "pid" not in read_lock(path) or content.startswith(b"{")
+    SessionLock(session).acquire(NOW + STALE_MS + 1000)
+
+
 def check(holder, *, own=1, alive=True, started=50):
     return stale_reasons(holder, NOW, own_pid=own, alive=lambda pid: alive, started=lambda pid: started)
 

@@ -19,6 +19,7 @@ from perdure.edges.session.lines import iso
 from perdure.errors import Locked, StorageFailed
 
 STALE_MS = 30 * 60 * 1000
+EMPTY_MS = 5_000
 REFRESH_MS = 10 * 60 * 1000
 NO_PID = 2**22 + 1  # above the largest pid that Linux gives
 
@@ -151,7 +152,7 @@ def read_lock(path: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -186,11 +187,15 @@ def start_time(pid: int) -> int | None:
 
 
 def _too_young(reasons: tuple[str, ...], path: Path, now_ms: int) -> bool:
-    """A lock that only can't be read may be one that is being written right now."""
+    """A lock that only can't be read may be one that is being written right now.
+
+    An empty one is for seconds only: later, its writer was killed before it could say who it is.
+    """
     if not set(reasons) <= {"missing-pid", "invalid-createdAt"}:
         return False
     try:
-        return now_ms - path.stat().st_mtime * 1000 <= STALE_MS
+        status = path.stat()
+        return now_ms - status.st_mtime * 1000 <= (STALE_MS if status.st_size else EMPTY_MS)
     except FileNotFoundError:
         return False
 
