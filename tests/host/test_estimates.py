@@ -156,3 +156,17 @@ def test_a_session_goes_on_after_a_refusal_that_names_a_size_that_can_not_be(
                 assert [(await ask(host, f"{LONG} and now?")).stop for _ in range(3)] == ["stop"] * 3
 
     virtual(main)
+
+
+@pytest.mark.parametrize("lie", [7_500, 20_000, 33_000])
+def test_a_usage_near_the_window_that_lies_closes_no_session(tmp_path: Path, lie: int) -> None:
+    """It can't be told from a true one: where it alone stands against a request, the provider decides."""
+    small = msgspec.structs.replace(INFO, window=8_000)
+
+    async def main(clock: VirtualClock) -> None:
+        play = Play(say("one"), say("two", usage=Usage(lie, 5)), *(say("on") for _ in range(6)))
+        async with hosted(tmp_path, play, clock, **PLACE | {"info": small}) as host:
+            assert [(await ask(host, "and now?")).stop for _ in range(8)] == ["stop"] * 8
+        assert play.refused == 0
+
+    virtual(main)

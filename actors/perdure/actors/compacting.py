@@ -61,6 +61,7 @@ class Compacting:
         self._focus = ""
         self._overflow: Overflowed | None = None  # what the turn that settles waits for
         self._tried: str | None = None  # the leaf of the view that is being compacted
+        self._doubted = False  # what was learned was forgotten, and no model has accepted a request since
         self._staged: Compacted | None = None
         self._timer: Timer | None = None
 
@@ -88,7 +89,7 @@ class Compacting:
 
     def accepted(self) -> None:
         """A model took a request: the count of attempts is over."""
-        self.state = coordinator.accepted(self.state)
+        self.state, self._doubted = coordinator.accepted(self.state), False
 
     # --- triggers ---------------------------------------------------------------------------------
 
@@ -348,11 +349,24 @@ class Compacting:
 
     # --- the overflow that is left ----------------------------------------------------------------
 
+    def _doubts(self, cause: Cause) -> bool:
+        """Where only our own estimate stands against a request, and nothing can be made smaller: a usage
+        that lied must not close the session. What was learned is forgotten once; the provider decides.
+        """
+        learned = bool(self.session.scales.estimator.samples)
+        only_estimated = self._overflow is not None and self._overflow.said_by == "guard"
+        if self._doubted or cause != "floor" or not (learned and only_estimated):
+            return False
+        self._doubted = True
+        self.session.transcript.forget(self.session.environment.model.ref)
+        self.session.services.log.warning("estimate.doubted", session=self.session.key)
+        return True
+
     def _give_up(self, cause: Cause, why: str) -> None:
         """Neither results nor early turns can give way: workspace knowledge does, else the turn ends with
         the typed overflow: both numbers, who takes what, and what to do.
         """
-        if cause != "trigger" and self.session.surroundings.give_up_knowledge():
+        if cause != "trigger" and (self.session.surroundings.give_up_knowledge() or self._doubts(cause)):
             self._go_on()
             return
         overflow, self._overflow = self._overflow, None

@@ -160,6 +160,10 @@ class Transcript:
         """Keep what usage, or a refusal that names its size, taught about a model."""
         self.learned = with_learned(self.learned, latest)
 
+    def forget(self, model: str) -> None:
+        """Drop what was learned about a model: it can't be true."""
+        self.learned = tuple(each for each in self.learned if each.model != model)
+
     def choose_model(self, provider: str, model: str) -> None:
         """Record a model switch."""
         entry, now = self._new_id(), self._wall_ms()
