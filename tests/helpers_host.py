@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.lowlevel
 
-from perdure.contracts import Notice, Request, ToolContext, ToolOutput
+from perdure.contracts import Request, ToolContext, ToolOutput
 from perdure.edges.models.reply import ScriptedReply, call, say
 from perdure.edges.models.scripted import ScriptedModel
 from perdure.edges.models.strict import validate
 from perdure.edges.models.summaries import extractive_summariser, is_summary_request
+from perdure.events import Notice
 from perdure.host import Host
 from perdure.kernel.clock import Clock
 from perdure.kernel.kernel import Kernel

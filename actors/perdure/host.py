@@ -32,13 +32,11 @@ from perdure.context.pipeline import TransformContext
 from perdure.contracts import (
     CompactionTrigger,
     ContextEngine,
-    Event,
     Letter,
     LetterKind,
     MemoryFlush,
     Model,
     Receipt,
-    Reply,
     Tool,
 )
 from perdure.edges import state as state_folder
@@ -54,6 +52,7 @@ from perdure.edges.settings import Settings
 from perdure.edges.tools.builtin import default_tools
 from perdure.edges.tools.mcp import servers
 from perdure.errors import Busy, Closed, Parked, UsageError
+from perdure.events import Event, Reply
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
 from perdure.kernel.errors import Closed as KernelClosed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
-from perdure.records import Assistant, Block, Image, Items, Message, ModelInfo, Record, ToolSpec, Usage
+from perdure.records import Assistant, Block, Image, Items, Message, ModelInfo, Record, ToolSpec
 
 if TYPE_CHECKING:  # the pure core imports this module, and no path
     from pathlib import Path
@@ -321,90 +321,3 @@ MemoryFlush: TypeAlias = Callable[["EngineContext", Items], Awaitable[str]]
 
 What it returns is appended to the day's note of the workspace, and nothing else is changed.
 """
-
-
-# --- what a host tells its callers ----------------------------------------------------------------
-
-
-class Overflow(Record):
-    """Why a turn ended as `overflow`: the request was of `tokens`, the line is `limit`.
-
-    `cause`: `floor` (what can't be given up is too large: say less, or use a larger model), `summariser`
-    (nothing could be compacted just now: try again later), `trigger` (nothing compacts by itself here:
-    command it), `attempts` (compactions in a row did not help). `owners` name who takes how many of the
-    tokens; they sum to `tokens` exactly.
-    """
-
-    cause: Literal["floor", "summariser", "trigger", "attempts"]
-    tokens: int
-    limit: int
-    owners: tuple[tuple[str, int], ...] = ()
-
-
-class Reply(Record):
-    """How a turn ended. `stop`: stop, length, aborted, error, overflow (then `overflow` says why)."""
-
-    key: str
-    text: str
-    stop: str
-    steps: int
-    usage: Usage
-    entries: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    overflow: Overflow | None = None
-
-
-class TurnStarted(Record):
-    """Event: a turn began."""
-
-    key: str
-    turn: int
-
-
-class Said(Record):
-    """Event: more text of the answer."""
-
-    key: str
-    text: str
-
-
-class Thought(Record):
-    """Event: more of the model's reasoning."""
-
-    key: str
-    text: str
-
-
-class ToolStarted(Record):
-    """Event: a tool runs."""
-
-    key: str
-    call_id: str
-    name: str
-
-
-class ToolEnded(Record):
-    """Event: a tool has answered."""
-
-    key: str
-    call_id: str
-    name: str
-    is_error: bool
-
-
-class Notice(Record):
-    """Event: something a user should know of (`kind`: compaction, truncation, retry, repair …)."""
-
-    key: str
-    kind: str
-    text: str
-
-
-class TurnFinished(Record):
-    """Event: the agent rests."""
-
-    key: str
-    reply: Reply
-
-
-Event: TypeAlias = TurnStarted | Said | Thought | ToolStarted | ToolEnded | Notice | TurnFinished

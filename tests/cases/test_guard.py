@@ -28,9 +28,10 @@ from helpers_host import (
     virtual,
 )
 from perdure.actors.messages import Append
-from perdure.contracts import ToolContext, ToolEnded, ToolStarted
+from perdure.contracts import ToolContext
 from perdure.edges.models.reply import ScriptedReply, call, fail, say
 from perdure.errors import PerdureError
+from perdure.events import ToolEnded, ToolStarted
 from perdure.kernel.virtual import VirtualClock
 from perdure.records import ModelInfo, Text, ToolResult
 

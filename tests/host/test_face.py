@@ -24,9 +24,9 @@ from helpers_host import (
     virtual,
 )
 from helpers_kernel import each_loop, running_loop
-from perdure.contracts import Said, ToolEnded, ToolStarted, TurnFinished, TurnStarted
 from perdure.edges.models.reply import say
 from perdure.errors import Busy, Closed, Locked, MessageTooLarge, UsageError
+from perdure.events import Said, ToolEnded, ToolStarted, TurnFinished, TurnStarted
 from perdure.host import Host
 from perdure.kernel.run import Backend
 from perdure.kernel.virtual import VirtualClock

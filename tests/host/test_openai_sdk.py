@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from helpers_host import KEY, Fn, calls, entries, messages, notices, real, session_path, tells, text_of
 from perdure.actors.services import Timing
-from perdure.contracts import Said, Thought, TurnFinished
 from perdure.edges.models.catalog import resolve
 from perdure.edges.models.openai import OpenAIModel
 from perdure.edges.models.reply import ScriptedReply, call, fail, say
 from perdure.edges.models.summaries import extractive_summariser, is_summary_request
+from perdure.events import Said, Thought, TurnFinished
 from perdure.host import Host
 from perdure.kernel.run import Backend
 from perdure.records import ModelInfo, Text, Thinking, Usage

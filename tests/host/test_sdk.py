@@ -15,11 +15,11 @@ import pytest
 
 from helpers_host import KEY, Fn, calls, entries, messages, notices, real, session_path, tells, text_of
 from perdure.actors.services import Timing
-from perdure.contracts import Said, TurnFinished
 from perdure.edges.models.anthropic import AnthropicModel
 from perdure.edges.models.catalog import resolve
 from perdure.edges.models.reply import ScriptedReply, call, fail, say
 from perdure.edges.models.summaries import extractive_summariser, is_summary_request
+from perdure.events import Said, TurnFinished
 from perdure.host import Host
 from perdure.kernel.run import Backend
 from perdure.records import Text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from perdure.actors.messages import Snapshot
 from perdure.actors.services import Services
-from perdure.contracts import Assembled, EngineContext, Notice
+from perdure.contracts import Assembled, EngineContext
+from perdure.events import Notice
 from perdure.kernel.outcome import Failed, trace_of
 from perdure.records import Items
 

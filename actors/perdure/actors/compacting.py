@@ -21,8 +21,9 @@ from perdure.actors.messages import (
 )
 from perdure.context.compaction.proof import Refusal
 from perdure.context.tokens.floor import floor_of, in_words
-from perdure.contracts import Overflow, Pressure
+from perdure.contracts import Pressure
 from perdure.errors import PerdureError
+from perdure.events import Overflow
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.outcome import Cancelled, Outcome, describe
 from perdure.kernel.waiter import Waiter

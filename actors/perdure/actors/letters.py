@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from perdure.actors.messages import Deliver, Note
 from perdure.context.tokens.estimator import measure
-from perdure.contracts import Letter, Receipt, Reply
+from perdure.contracts import Letter, Receipt
 from perdure.edges.session.history import History
 from perdure.errors import Busy, Closed, MessageTooLarge, PerdureError
+from perdure.events import Reply
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
 from perdure.kernel.outcome import Outcome, Returned

@@ -12,9 +12,10 @@ from perdure.actors.coordinator import FRESH, Coordinator, Reason
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
 from perdure.context.tokens.estimator import Estimator, Measure
-from perdure.contracts import Letter, Overflow, Receipt, Reply
+from perdure.contracts import Letter, Receipt
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
+from perdure.events import Overflow, Reply
 from perdure.kernel.outcome import Outcome
 from perdure.kernel.waiter import Waiter
 from perdure.records import Decision, Item, Items, Message, Record, Usage

@@ -10,18 +10,9 @@ from math import inf
 from perdure.actors.messages import Snapshot, Tally
 from perdure.actors.services import Services, Timing
 from perdure.context.pipeline import Prepared
-from perdure.contracts import (
-    Answer,
-    CallStarted,
-    ModelEvent,
-    Notice,
-    Request,
-    Said,
-    TextDelta,
-    ThinkingDelta,
-    Thought,
-)
+from perdure.contracts import Answer, CallStarted, ModelEvent, Request, TextDelta, ThinkingDelta
 from perdure.errors import ModelError
+from perdure.events import Notice, Said, Thought
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.records import Block, Text, Thinking
 

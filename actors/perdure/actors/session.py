@@ -62,9 +62,9 @@ from perdure.actors.undoing import undone
 from perdure.actors.view import unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
-from perdure.contracts import Notice
 from perdure.edges.session.files import Held
 from perdure.errors import Busy, Closed, Fenced, PerdureError
+from perdure.events import Notice
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Failed, Outcome, Returned, describe
 from perdure.kernel.waiter import Waiter

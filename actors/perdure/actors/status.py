@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perdure.contracts import Event, Notice, TurnFinished
+from perdure.events import Event, Notice, TurnFinished
 from perdure.records import Usage
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from perdure.actors.evidence import bounded
 from perdure.actors.messages import Snapshot
 from perdure.actors.recalling import SessionRecall
 from perdure.actors.services import Services
-from perdure.contracts import Recall, ToolEnded, ToolOutput, ToolStarted
+from perdure.contracts import Recall, ToolOutput
 from perdure.edges.tools.outcome import bad_arguments, failed, timed_out, unknown_tool
 from perdure.errors import PerdureError
+from perdure.events import ToolEnded, ToolStarted
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.outcome import Failed, Lost, Returned, describe
 from perdure.records import ToolCall, ToolResult

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from perdure.actors.coordinator import AUTOMATIC, Reason
-from perdure.contracts import CompactionTrigger, Notice, Pressure
+from perdure.contracts import CompactionTrigger, Pressure
 from perdure.edges.log import Log
 from perdure.edges.settings import Settings
 from perdure.errors import PerdureError
+from perdure.events import Notice
 
 
 @dataclass(slots=True)

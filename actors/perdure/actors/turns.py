@@ -24,9 +24,9 @@ from perdure.actors.turn import Turn
 from perdure.actors.view import answered_at, at_rest
 from perdure.context.cache.watch import Watch
 from perdure.context.pipeline import Scratch
-from perdure.contracts import Overflow, Reply, TurnFinished, TurnStarted
 from perdure.edges.session.facts import Opened
 from perdure.errors import Closed, PerdureError, StorageFailed
+from perdure.events import Overflow, Reply, TurnFinished, TurnStarted
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job

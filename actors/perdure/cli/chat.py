@@ -19,10 +19,10 @@ from perdure.cli.loops import loop_of
 from perdure.cli.output import emit, one_line, say, warn
 from perdure.cli.signals import Signals, hosted
 from perdure.cli.typed import whole_stdin
-from perdure.contracts import Event, Notice, Overflow, Reply
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.errors import UsageError
+from perdure.events import Event, Notice, Overflow, Reply
 from perdure.host import Host
 from perdure.records import Block, Image, Text
 

@@ -16,8 +16,8 @@ from perdure.cli.exits import INTERRUPTED
 from perdure.cli.output import safe, say, warn
 from perdure.cli.signals import Signals
 from perdure.cli.typed import Lines
-from perdure.contracts import Event, Notice, Reply, Said, ToolEnded, ToolStarted, TurnFinished, TurnStarted
 from perdure.errors import PerdureError
+from perdure.events import Event, Notice, Reply, Said, ToolEnded, ToolStarted, TurnFinished, TurnStarted
 from perdure.host import Host, Sent
 from perdure.records import Block
 

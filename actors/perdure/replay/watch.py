@@ -7,9 +7,10 @@ from contextlib import aclosing
 from hashlib import sha256
 from typing import Any
 
-from perdure.contracts import Answer, Event, ModelEvent, Notice, Request, TurnFinished, TurnStarted
+from perdure.contracts import Answer, ModelEvent, Request
 from perdure.edges.models.scripted import ScriptedModel
 from perdure.errors import ModelError
+from perdure.events import Event, Notice, TurnFinished, TurnStarted
 from perdure.records import Usage
 from perdure.replay.cast import Stage
 
