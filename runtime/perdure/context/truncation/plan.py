@@ -58,8 +58,10 @@ def plan(nodes: Sequence[Node], ties: Ties | None = None, bridges: Bridges | Non
     moved = {at for at in (covered - stays) | left if need.movable(at)}
     moved |= {inbox for inbox, message in need.taken if message in moved}
     if not moved:
-        shown = "every covered entry is still shown at another branch, a label or a fork"
-        return Plan(reason=shown if covered else "no entries to remove")
+        needed = (
+            "all that is covered is needed still: by another branch, a label, an anchor or a recent letter"
+        )
+        return Plan(reason=needed if covered else "no entries to remove")
     moved |= {at for at in _old_checkpoints(nodes, view) - stays if need.movable(at)}
     return Plan(tuple(sorted(moved)), tuple(_reparented(graph, moved)))
 
