@@ -11,7 +11,7 @@ import pytest
 
 import helpers_pi as hp
 from helpers_cli import run
-from helpers_host import KEY, Play, accepted, ask, hosted, session_path, virtual
+from helpers_host import INFO, KEY, Play, accepted, ask, hosted, session_path, virtual
 from helpers_pi import Pi, ours, theirs
 from perdure.edges.models.catalog import resolve
 from perdure.edges.models.reply import say
@@ -19,6 +19,7 @@ from perdure.edges.models.strict import validate
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
 from perdure.kernel.virtual import VirtualClock
+from perdure.records import ModelInfo
 
 WORDS = "The lemon tree in row seven needs water and a stake before the wind comes on Thursday. "
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -208,14 +209,21 @@ def test_our_host_goes_on_with_a_file_of_pi_and_pi_with_ours(name: str, tmp_path
     before = ours(path)
     play = Play(say("one of ours"), say("another of ours"), *[say("more")] * 3)
 
+    used = [INFO]
+
     async def main(clock: VirtualClock) -> None:
-        async with hosted(tmp_path, play, clock) as host:
+        def played(info: ModelInfo) -> Any:
+            used.append(info)
+            return play.model(clock, info)
+
+        # The model that the file names goes on.
+        async with hosted(tmp_path, play, clock, factories={"openai": played}) as host:
             for text in ("from our side", "and again"):
                 assert (await ask(host, text)).stop == "stop"
 
     virtual(main)
     assert play.refused == 0
-    accepted(play.bodies[KEY])
+    accepted(play.bodies[KEY], used[-1])
     after = ours(path)
     assert after["ids"][: len(before["ids"])] == before["ids"]
     assert theirs(pi.look(path)) == after
