@@ -9,25 +9,20 @@ Runs inside the caller's own asyncio or trio program. The only module that choos
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from perdure.actors import arguments, previewing, tree
-from perdure.actors.directory import Directory
+from perdure.actors import arguments, previewing
 from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, Wake
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
-from perdure.actors.resolver import HostResolver, ModelFactory
-from perdure.actors.services import Services, Timing, configured_timing
+from perdure.actors.resolver import ModelFactory
+from perdure.actors.services import Timing
 from perdure.actors.status import Totals, host_status
-from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep, open_index
-from perdure.context.cache.contract import LIFE
-from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import (
     CompactionTrigger,
@@ -40,19 +35,15 @@ from perdure.contracts import (
     Tool,
 )
 from perdure.edges import state as state_folder
-from perdure.edges.blobs import LocalBlobs
 from perdure.edges.config import load
-from perdure.edges.images import scaler
 from perdure.edges.log import open_log
-from perdure.edges.models import catalog
-from perdure.edges.models.factories import default_factories
 from perdure.edges.placement import LocalPlacement
-from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
-from perdure.edges.tools.builtin import default_tools
 from perdure.edges.tools.mcp import servers
 from perdure.errors import Busy, Closed, Parked, UsageError
 from perdure.events import Event, Reply
+from perdure.hosting.furnish import Ground, furnish
+from perdure.hosting.given import checked
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
 from perdure.kernel.errors import Closed as KernelClosed
@@ -119,16 +110,11 @@ class Host:
         self.settings = arguments.some_settings(found)
         self.clock = clock or RealClock()
         self.io = io or IoPolicy(self.clock.virtual)
-        self._environ = os.environ if environ is None else environ
-        self._given = arguments.a_model(model)
-        self._window, self._hooks, self._shown = window, hooks, shown_workspace
-        self._most_awake = most_awake or self.settings.host.awake
-        self._workspace = arguments.a_folder(workspace)
-        self._more_models, self._more_factories = dict(models or {}), dict(factories or {})
-        self._tools, self._engine = arguments.some_tools(tools), arguments.an_engine(engine)
-        self._trigger, self._flush = arguments.a_trigger(trigger), arguments.a_flush(flush)
-        self._truncate_after = truncate_after or self.settings.compaction.truncate_mb * 1024 * 1024
-        self._timing = timing or configured_timing(self.settings)
+        self._given = checked(
+            model=model, models=models, factories=factories, tools=tools, engine=engine, trigger=trigger,
+            flush=flush, workspace=workspace, window=window, shown_workspace=shown_workspace, hooks=hooks,
+            timing=timing, most_awake=most_awake, truncate_after=truncate_after, environ=environ,
+        )  # fmt: skip
         self.registry = Registry()
         self.away: list[str] = []  # tool servers that could not be reached, and why
         self._stack = AsyncExitStack()
@@ -298,78 +284,23 @@ class Host:
         return tuple(found)
 
     def _furnish(self, more: tuple[Tool, ...]) -> None:
-        grant = self.placement.grant(0)
-        assert grant is not None
-        self.files = SessionFiles(
-            self.folder.path,
-            grant,
-            sync=self.io.sync,
-            node=self.placement.node,
-            boot=self.placement.boot,
-            outgrow=self.placement.outgrow,
-        )
-        default, factories = self._models()
-        tools = self._tools if self._tools is not None else default_tools(self.settings)
-        by_name = {tool.spec.name: tool for tool in (*tools, *more)}
-        self.resolver = HostResolver(
-            self.settings,
-            self.folder,
-            default=default,
-            factories=factories,
-            tools=by_name,
-            engine_of=lambda id: self._engine or self.registry.create(id),
-            workspace=self._workspace,
-            shown_workspace=self._shown,
-            models=self._more_models,
-            window=self._window,
-            log=self.log.warning,
-        )
-        self.resolver.check(default)
-        self.resolver.engine("")  # a missing engine is told at the start, or refused
-        events = self.kernel.channel("events", on_drop=lambda *_: None)
-        tell = (self.log, self.resolver.stands_in, events.publish)
-        self.services = Services(
-            kernel=self.kernel,
+        ground = Ground(
+            settings=self.settings,
+            folder=self.folder,
+            placement=self.placement,
             clock=self.clock,
             io=self.io,
-            files=self.files,
-            blobs=LocalBlobs(self.folder.evidence, self.io),
-            resolver=self.resolver,
-            tools=by_name,
-            pools=tree.grow(self.kernel, lambda: self.services, self.settings.host.workers),
-            events=events,
+            kernel=self.kernel,
             log=self.log,
             upkeep=self.upkeep,
-            timing=self._timing,
-            hooks=self._hooks,
-            wanted=choose(self.settings, self._trigger, self.registry.trigger, *tell),
-            flush=self._flush,
-            evidence_limit=self.settings.guard.evidence_kib * 1024,
-            # Under virtual time nothing may depend on a library's version: pictures stay as they come.
-            scaler=None if self.clock.virtual else scaler(self.settings.images.max_side),
-            truncate_after=self._truncate_after,
-            truncates=self.settings.compaction.truncate,
-            compacts_idle=self.settings.compaction.idle,
-            watches_cache=self.settings.cache.watch,
-            keep_alive=self.settings.cache.max_refreshes if self.settings.cache.keep_alive == "auto" else 0,
-            cache_life=max(PRUNE_TTL_SECONDS, LIFE[self.settings.models.cache]),
-            on_idle=lambda key: self.directory.rested(key),
+            registry=self.registry,
         )
-        self.directory = Directory(self.services, self._most_awake)
+        found = furnish(ground, self._given, more)
+        self.services, self.directory, self.resolver = found.services, found.directory, found.resolver
+        self.files = found.services.files
         self.totals = Totals()
         self.services.events.subscribe("totals", self.totals.told)
         self._listeners = self._mids = 0
-
-    def _models(self) -> tuple[ModelInfo, Mapping[str, ModelFactory]]:
-        providers = self.settings.models.providers
-        factories = {**default_factories(self.clock, providers, self._environ), **self._more_factories}
-        given = self._given
-        if given is not None and not isinstance(given, str):
-            factories[given.info.provider] = lambda _info: given
-            return given.info, factories
-        ref = given or self.settings.models.default or catalog.default_ref(self._environ)
-        info = self._more_models.get(ref) or catalog.resolve(ref, providers)
-        return info, factories
 
     def _wake_left_awake(self) -> None:
         """Sessions whose lock a dead host left behind were awake when it died: look at them once."""

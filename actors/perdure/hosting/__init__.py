@@ -1,0 +1,1 @@
+"""What a host is put together from; `perdure.host` is the face."""
