@@ -66,7 +66,14 @@ class UnknownEngine(ConfigError):
 
 
 class Busy(PerdureError):
-    """The session's mailbox or the host's budget is full: nothing was accepted; send again later."""
+    """The session's mailbox or the host's budget is full: nothing was accepted; send again later.
+
+    `retry_after`: seconds, where somebody knows when there will be room.
+    """
+
+    def __init__(self, text: str, *, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
 
 
 class Closed(PerdureError):

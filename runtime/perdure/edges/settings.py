@@ -11,25 +11,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
+from perdure.edges.settings_hosting import Count, HostSettings, Positive, Seconds, TenantSettings
 from perdure.records import Record
 
-Count: TypeAlias = Annotated[int, Meta(ge=0)]
-Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Share: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
 Price: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
-Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Thinking: TypeAlias = Literal["off", "minimal", "low", "medium", "high"]
-
-
-class HostSettings(Record):
-    """`[host]`: limits of one process. `awake`: sessions kept in memory; `workers`: compactions at once."""
-
-    awake: Positive = 1_024
-    workers: Positive = 4
-    mailbox: Positive = 64
-    tool_timeout_seconds: Seconds = 600.0
-    force_network_fs: bool = False
 
 
 class ListedModel(Record):
@@ -265,6 +253,7 @@ class Settings(Record):
     """The whole configuration."""
 
     host: HostSettings = HostSettings()
+    tenants: tuple[TenantSettings, ...] = ()
     models: ModelSettings = ModelSettings()
     compaction: CompactionSettings = CompactionSettings()
     guard: GuardSettings = GuardSettings()
