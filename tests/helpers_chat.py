@@ -158,13 +158,13 @@ SCRIPTS: dict[str, tuple[ScriptedReply | Callable[[], Any], ...]] = {
 
 def main() -> int:
     """The command line after the script's name, on that script."""
-    from perdure import host
     from perdure.cli.entry import invoke
+    from perdure.hosting import furnish
 
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     source = Script(*SCRIPTS[sys.argv[1]])
-    host.default_factories = lambda clock, *_: {  # type: ignore[attr-defined,assignment]
+    furnish.default_factories = lambda clock, *_: {  # type: ignore[attr-defined,assignment]
         "scripted": lambda info: ScriptedModel(info, source, clock, accounting=False)
     }
     return invoke(sys.argv[2:])
