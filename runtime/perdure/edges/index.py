@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from perdure.edges import disk
 from perdure.edges.session.facts import Seen
 from perdure.errors import StorageFailed
 from perdure.records import Record
@@ -163,7 +164,7 @@ class SessionIndex:
 
     def _keep_private(self) -> None:
         """SQLite gives the files it makes beside a database the rights of the database."""
-        os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(disk.open_(self.path, os.O_RDONLY | os.O_CREAT))
         for name in self._names():
             if name.exists() and name.stat().st_mode & 0o077:
                 name.chmod(0o600)
@@ -186,6 +187,7 @@ class SessionIndex:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._reading() as db:
+            disk.announce("write", self.path)
             db.execute("begin immediate")
             try:
                 yield db

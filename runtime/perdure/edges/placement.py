@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.contracts import Grant
+from perdure.edges import disk
 from perdure.edges.session.ids import MOST
 from perdure.errors import Locked, StorageFailed
 
@@ -108,7 +109,7 @@ class LocalPlacement:
     def _take(self, state: Path) -> int:
         try:
             state.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = disk.open_(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise StorageFailed(
                 f"{state}: the state folder can't be used ({error.strerror}): correct its rights, "
@@ -146,8 +147,8 @@ class LocalPlacement:
         }
         data = json.dumps(record).encode().ljust(511) + b"\n"  # one sector: never half old, half new
         try:
-            os.pwrite(self._fd, data, 0)
-            os.fsync(self._fd)
+            disk.pwrite(self._fd, data, 0, self._path)
+            disk.fsync(self._fd, self._path)
         except OSError as error:
             raise StorageFailed(f"{self._path}: can't be written ({error.strerror}): make room") from None
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from perdure.contracts import Grant
+from perdure.edges import disk
 from perdure.edges.session import keys, lines, swap
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer
@@ -182,7 +183,7 @@ class SessionFiles:
         stem = path.name[: -len(keys.SUFFIX)]
         found = [p for p in path.parent.glob(f"{stem}.*") if p.name.startswith(f"{stem}.")]
         for each in found:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+            shutil.rmtree(each) if each.is_dir() else disk.unlink(each)
         return bool(found)
 
     # --- taking over ------------------------------------------------------------------------------
@@ -246,26 +247,26 @@ class SessionFiles:
     def _write_new(self, path: Path, header: bytes) -> None:
         fd = _begun(path)
         try:
-            swap.write_all(fd, header)
+            disk.write_all(fd, header, path)
             if self._sync:
-                os.fsync(fd)
+                disk.fsync(fd, path)
         except OSError:
-            path.unlink()
+            disk.unlink(path)
             raise
         finally:
             os.close(fd)
         if self._sync:
-            swap.sync_folder(path.parent)
+            disk.sync_folder(path.parent)
 
 
 def _begun(path: Path) -> int:
     """A descriptor on a file without a byte: made anew, or there and empty. Under the lock."""
     try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        return disk.open_(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
         if not path.is_file() or path.stat().st_size:
             raise
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    fd = disk.open_(path, os.O_WRONLY | os.O_APPEND)
     try:
         if os.fstat(fd).st_size:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
@@ -277,8 +278,8 @@ def _begun(path: Path) -> int:
 
 
 def _move_with_segments(path: Path, aside: Path) -> None:
-    os.rename(path, aside)
+    disk.rename(path, aside)
     try:
-        os.rename(f"{path}.segments", f"{aside}.segments")
+        disk.rename(f"{path}.segments", f"{aside}.segments")
     except FileNotFoundError:
         pass  # nothing was moved out of that file

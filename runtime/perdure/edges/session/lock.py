@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from perdure.edges import disk
 from perdure.edges.session.lines import iso
 from perdure.errors import Locked, StorageFailed
 
@@ -44,7 +45,7 @@ class SessionLock:
                 break
             if holder is not None and _too_young(reasons, self.path, now_ms):
                 break
-            self.path.unlink(missing_ok=True)
+            disk.unlink(self.path, missing_ok=True)
         pid = (holder or {}).get("pid", "unknown")
         raise Locked(f"session file locked: pid={pid} {self.path}: stop that program, or wait for it")
 
@@ -56,9 +57,9 @@ class SessionLock:
             self._held = None
             return False
         self._held, self._written = self._content(now_ms), now_ms
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        fd = disk.open_(self.path, os.O_WRONLY)
         try:
-            os.pwrite(fd, self._held, 0)  # of the same length: a reader never sees half of it
+            disk.pwrite(fd, self._held, 0, self.path)  # of the same length: a reader never sees half of it
         finally:
             os.close(fd)
         return True
@@ -68,7 +69,7 @@ class SessionLock:
         if self._held is None:
             return
         if self._current() == self._held:
-            self.path.unlink(missing_ok=True)
+            disk.unlink(self.path, missing_ok=True)
         self._held = None
 
     def orphan(self) -> None:
@@ -85,14 +86,14 @@ class SessionLock:
 
     def _create(self, now_ms: int) -> bool:
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fd = disk.open_(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             return False
         except OSError as error:
             raise self._failed(error) from None
         content = self._content(now_ms)
         try:
-            whole = os.write(fd, content) == len(content)
+            whole = disk.write(fd, content, self.path) == len(content)
         except OSError as error:
             self.path.unlink(missing_ok=True)  # an empty lock would keep everybody out for a while
             raise self._failed(error) from None

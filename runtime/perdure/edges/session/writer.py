@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perdure.contracts import Ack, Grant
+from perdure.edges import disk
 from perdure.edges.session import swap
 from perdure.edges.session.swap import Staged
 from perdure.errors import Fenced, PerdureError, StorageFailed
@@ -114,7 +115,7 @@ class LocalSessionFile:
 
     def _write(self, fd: int, data: bytes) -> None:
         try:
-            written = os.write(fd, data)
+            written = disk.write(fd, data, self._name)
         except OSError as error:
             raise self._failed(error) from None
         if written != len(data):
@@ -157,7 +158,7 @@ class LocalSessionFile:
 
     def _cut_again(self, fd: int, start: int, end: int) -> None:
         if os.fstat(fd).st_size == end:
-            os.ftruncate(fd, start)
+            disk.truncate(fd, start, self._name)
         self._cut = None
 
     # --- rewrite ----------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ class LocalSessionFile:
                 raise self._fence("another owner took it over")
             done = swap.commit(self._path, fd, staged, sync=self._sync)
         except PerdureError:
-            Path(staged.temp).unlink(missing_ok=True)
+            disk.unlink(staged.temp, missing_ok=True)
             raise
         except OSError as error:
             raise self._half_done(staged, error) from None
@@ -216,7 +217,7 @@ class LocalSessionFile:
 
     def _half_done(self, staged: Staged, error: OSError) -> StorageFailed:
         """A swap failed: before the rename nothing happened, after it the old tail waits to be added."""
-        Path(staged.temp).unlink(missing_ok=True)
+        disk.unlink(staged.temp, missing_ok=True)
         status = os.stat(self._name)
         if status.st_ino != self._inode:
             self._moved_to(status.st_ino, status.st_size)
@@ -243,7 +244,7 @@ class LocalSessionFile:
         try:
             fd = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                os.fsync(fd)
+                disk.fsync(fd, self._name)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -274,7 +275,7 @@ class LocalSessionFile:
             swap.finish(self._path, sync=self._sync)
             self._size, self._unfinished = os.stat(self._name).st_size, False
         if self._fd is None:
-            self._fd = os.open(self._name, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            self._fd = disk.open_(self._name, os.O_RDWR | os.O_APPEND)
             if os.fstat(self._fd).st_ino != self._inode:
                 raise self._fence("another owner took it over")
         if self._whole is None:
