@@ -47,7 +47,7 @@ class SlowDisk(IoPolicy):
         super().__init__(True, sync=sync)
         self.clock, self.inside = clock, False
 
-    async def run(self, fn: Callable[..., Any], *args: Any) -> Any:
+    async def run(self, fn: Callable[..., Any], *args: Any, **_: Any) -> Any:
         await self.clock.sleep(5)
         self.inside = True
         try:

@@ -36,10 +36,15 @@ def open_index(path: Path, log: Log) -> SessionIndex | None:
 
 
 class Upkeep:
-    """One for a host. `index` is `None` under virtual time, where nothing outlives the run."""
+    """One for a host. `index` is `None` under virtual time, where nothing outlives the run. `syncs` False: a
+    journal has what was appended, and syncs the files when it is trimmed.
+    """
 
-    def __init__(self, kernel: Kernel, io: IoPolicy, index: SessionIndex | None, log: Log) -> None:
+    def __init__(
+        self, kernel: Kernel, io: IoPolicy, index: SessionIndex | None, log: Log, *, syncs: bool = True
+    ) -> None:
         self._kernel, self._io, self._index, self._log = kernel, io, index, log
+        self._syncs = syncs and io.sync
         self._dirty: set[Held] = set()
         self._older: list[tuple[str, Seen]] = []
         self._asleep: dict[str, tuple[Held, bool]] = {}
@@ -87,7 +92,7 @@ class Upkeep:
 
     def wrote(self, held: Held) -> None:
         """Something was appended: it is made durable within a second."""
-        if self._io.sync:
+        if self._syncs:
             self._dirty.add(held)
             self._arm()
 

@@ -19,6 +19,8 @@ from msgspec.structs import replace
 
 from perdure.contracts import Grant
 from perdure.edges import disk
+from perdure.edges.journal.journal import Journal
+from perdure.edges.journal.run import Run
 from perdure.edges.session import keys, lines, swap
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer
@@ -66,6 +68,7 @@ class SessionFiles:
 
     `outgrow(epoch)` lets a local owner count on from a file that was brought here with a higher epoch;
     without it such a file is refused (`Fenced`). `node` and `boot` name this owner in take-over lines.
+    `journal`: durability is `power`.
     """
 
     def __init__(
@@ -78,9 +81,10 @@ class SessionFiles:
         boot: str = "",
         outgrow: Callable[[int], None] | None = None,
         on_foreign: Callable[[str, int, int], None] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.root = state / "sessions"
-        self._grant, self._sync = grant, sync
+        self._grant, self._sync, self._journal = grant, sync, journal
         self._node, self._boot = node, boot
         self._outgrow, self._on_foreign = outgrow, on_foreign
         self.ids = Ids(grant.token)
@@ -140,13 +144,15 @@ class SessionFiles:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock.acquire(now_ms)
             self._write_new(path, header)
+            if self._journal is not None:
+                self._journal.created(os.fspath(path), header)
         except FileExistsError:
             lock.release()
             raise UsageError(f"{key}: the session exists already ({path})") from None
         except OSError as error:
             lock.release()
             raise StorageFailed(f"{path}: can't be made ({error.strerror})") from None
-        return self._held(path, open_session(path), lock)
+        return self._held(path, open_session(path), lock, made=True)
 
     def open(self, key: str, now_ms: int) -> Held:
         """The file of an existing session, ready for the first append.
@@ -171,6 +177,7 @@ class SessionFiles:
         """`/new`: put the session's file aside (close it first) and begin one that names it as parent."""
         path = self.path(key)
         aside = path.with_name(f"{path.name[: -len(keys.SUFFIX)]}.{self.ids.entry(now_ms)}{keys.SUFFIX}")
+        self._void(path)
         try:
             _move_with_segments(path, aside)
         except FileNotFoundError:
@@ -180,6 +187,7 @@ class SessionFiles:
     def delete(self, key: str) -> bool:
         """Really delete a session: its file, those before it, segments, backups, locks. Close it first."""
         path = self.path(key)
+        self._void(path)
         stem = path.name[: -len(keys.SUFFIX)]
         found = [p for p in path.parent.glob(f"{stem}.*") if p.name.startswith(f"{stem}.")]
         for each in found:
@@ -234,15 +242,31 @@ class SessionFiles:
             held.opened = replace(opened, size=ack.size, epoch=epoch)
         return held
 
-    def _held(self, path: Path, opened: Opened, lock: SessionLock) -> Held:
+    def _held(self, path: Path, opened: Opened, lock: SessionLock, *, made: bool = False) -> Held:
         def report(was: int, now: int) -> None:
             if self._on_foreign is not None:
                 self._on_foreign(os.fspath(path), was, now)
 
+        run = None
+        if self._journal is not None:
+            if not made:
+                disk.sync_file(path)  # what others appended while it slept is in no journal
+            run = Run(self._journal, os.fspath(path), opened.size, fresh=not made)
         file = LocalSessionFile(
-            path, self._grant, size=opened.size, inode=opened.inode, sync=self._sync, on_foreign=report
+            path,
+            self._grant,
+            size=opened.size,
+            inode=opened.inode,
+            sync=self._sync,
+            on_foreign=report,
+            run=run,
         )
         return Held(file, opened, lock, self.ids)
+
+    def _void(self, path: Path) -> None:
+        """The file goes from its place: the journal must not put it back."""
+        if self._journal is not None:
+            self._journal.settle(os.fspath(path), sync=False)
 
     def _write_new(self, path: Path, header: bytes) -> None:
         fd = _begun(path)

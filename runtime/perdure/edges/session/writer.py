@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from perdure.contracts import Ack, Grant
 from perdure.edges import disk
+from perdure.edges.journal.run import Run
 from perdure.edges.session import swap
 from perdure.edges.session.swap import Staged
 from perdure.errors import Fenced, PerdureError, StorageFailed
@@ -33,8 +34,9 @@ class ForeignWrite(PerdureError):
 class LocalSessionFile:
     """One session file under one grant. Owns a descriptor only between an append and `release`.
 
-    `on_foreign(was, now)` reports foreign bytes that came between our look and our write, or during a
-    rewrite: ours were acknowledged and stand behind them; read the file again before the next append.
+    `run` tells the journal of what is written (durability `power`). `on_foreign(was, now)` reports foreign
+    bytes that came between our look and our write, or during a rewrite: ours were acknowledged and stand
+    behind them; read the file again before the next append.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class LocalSessionFile:
         inode: int,
         sync: bool = True,
         on_foreign: Callable[[int, int], None] | None = None,
+        run: Run | None = None,
     ) -> None:
-        self._path, self._grant, self._sync = path, grant, sync
+        self._path, self._grant, self._sync, self._run = path, grant, sync, run
         self._name = os.fspath(path)
         self._size, self._inode = size, inode
         self._on_foreign = on_foreign
@@ -91,11 +94,16 @@ class LocalSessionFile:
             data = b"\n" + whole
         end = self._size + len(data)
         self._write(fd, data)
-        return self._acknowledge(fd, end, end - len(whole))
+        ack = self._acknowledge(fd, end, end - len(whole))
+        if self._run is not None:
+            self._run.appended(ack.offset + len(whole) - len(data), data)
+        return ack
 
     def _ready(self, *, grown: bool = False) -> int:
         """The descriptor, when the file is ours and as we left it (or at least as long, if `grown`)."""
         self._owned()
+        if self._run is not None:
+            self._run.journal.check()
         try:
             fd = self._open()
             if self._cut is not None:
@@ -201,6 +209,8 @@ class LocalSessionFile:
             fd = self._ready(grown=True)
             if os.stat(self._name).st_ino != self._inode:
                 raise self._fence("another owner took it over")
+            if self._run is not None:
+                self._run.void()
             done = swap.commit(self._path, fd, staged, sync=self._sync)
         except PerdureError:
             disk.unlink(staged.temp, missing_ok=True)
@@ -266,6 +276,8 @@ class LocalSessionFile:
         try:
             if handover and self._sync and self._fenced is None:
                 self.sync()
+                if self._run is not None:
+                    self._run.left()
         finally:
             self.release()
             self._fenced = self._fenced or "it was closed"
