@@ -68,9 +68,24 @@ class SessionLock:
         """Remove the lock if it is still ours."""
         if self._held is None:
             return
-        if self._current() == self._held:
-            disk.unlink(self.path, missing_ok=True)
+        try:
+            if self._current() == self._held:
+                disk.unlink(self.path, missing_ok=True)
+        except OSError:
+            self._disown()
         self._held = None
+
+    def _disown(self) -> None:
+        """It can't be removed: it names nobody, then, so that it keeps nobody out, ourselves included."""
+        content = json.dumps({"pid": NO_PID, "createdAt": iso(self._written)}).encode()
+        try:
+            fd = disk.open_(self.path, os.O_WRONLY | os.O_TRUNC)
+            try:
+                disk.write_all(fd, content, self.path)
+            finally:
+                os.close(fd)
+        except OSError:
+            return  # a disk that takes nothing at all: it is stale in half an hour
 
     def orphan(self) -> None:
         """Leave the lock as a process that was killed leaves it: there, of a pid that is gone."""
@@ -190,13 +205,14 @@ def start_time(pid: int) -> int | None:
 def _too_young(reasons: tuple[str, ...], path: Path, now_ms: int) -> bool:
     """A lock that only can't be read may be one that is being written right now.
 
-    An empty one is for seconds only: later, its writer was killed before it could say who it is.
+    One that says nothing (empty, or torn by a power cut) is for seconds only: later, its writer was killed
+    before it could say who it is.
     """
     if not set(reasons) <= {"missing-pid", "invalid-createdAt"}:
         return False
     try:
-        status = path.stat()
-        return now_ms - status.st_mtime * 1000 <= (STALE_MS if status.st_size else EMPTY_MS)
+        whole = path.read_bytes().rstrip().endswith(b"}")
+        return now_ms - path.stat().st_mtime * 1000 <= (STALE_MS if whole else EMPTY_MS)
     except FileNotFoundError:
         return False
 
