@@ -77,6 +77,7 @@ class Tale:
 
     def __init__(self) -> None:
         self.acked: dict[str, list[str]] = {key: [] for key in KEYS}
+        self.again: dict[str, list[str]] = {key: [] for key in KEYS}  # found on record when sent again
         self.unsure: dict[str, list[str]] = {key: [] for key in KEYS}
         self.entries: dict[str, list[str]] = {key: [] for key in KEYS}
         self.runs: Counter[str] = Counter()
@@ -126,7 +127,7 @@ class Client:
             tale.unsure[key].append(mid)
         for _ in range(4):
             if (sent := await self.tried(lambda: self._host.send(key, text, mid=mid))) is not None:
-                tale.acked[key].append(mid)
+                (tale.again if sent.receipt.repeated else tale.acked)[key].append(mid)
                 tale.unsure[key].remove(mid)
                 if wait and (reply := await self.tried(lambda: sent.reply(500))) is not None:
                     tale.entries[key] += reply.entries
@@ -250,8 +251,9 @@ def check(folder: Path, tale: Tale) -> None:
             if facts is not None and facts.origin is not None and b'"of":' not in bytes(entry.perdure):
                 mids.append(facts.origin.mid)
         assert len(mids) == len(set(mids)), (key, "doubled", mids)
-        acked = tale.acked[key]
-        assert [mid for mid in mids if mid in acked] == sorted(acked), (key, mids, acked)
+        acked, again = tale.acked[key], tale.again[key]
+        assert [mid for mid in mids if mid in acked] == acked, (key, mids, acked)
+        assert set(again) <= set(mids), (key, "lost", mids, again)
         missing = set(tale.entries[key]) - {id for id, _ in found}
         assert not missing, (key, "reported as durable", missing)
     assert not [call for call, times in tale.runs.items() if times > 1]

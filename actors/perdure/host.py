@@ -82,7 +82,8 @@ class Host:
     day's note. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
     `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
-    Raises `Locked` where another host has the state folder, `ConfigError` for a wrong setting.
+    Raises `Locked` where another host has the state folder, `NewerState` where a newer perdure wrote it,
+    `ConfigError` for a wrong setting.
     """
 
     def __init__(
@@ -186,7 +187,13 @@ class Host:
 
     @property
     def left_whole(self) -> bool:
-        """Whether no session is in our hands any more, each closed by its own actor."""
+        """Whether no session is in our hands any more, each closed by its own actor.
+
+        A start that failed leaves the folder as it was found.
+        """
+        grant = self.placement.grant(0)
+        if not self.running and not (grant is not None and grant.clean):
+            return False
         return not self._killed and not (hasattr(self, "directory") and self.directory.awake)
 
     # --- use --------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from perdure.edges import disk
 from perdure.kernel.virtual import VirtualClock
 
 ALL = os.environ.get("PERDURE_CRASH_POINTS") == "all"
+PARTS = 20 if ALL else 1
+each_part = pytest.mark.parametrize("part", range(PARTS))
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
@@ -54,32 +56,35 @@ def test_the_workload_changes_the_disk_often_enough(points: dict[Mode, int]) -> 
     assert sum(points.values()) >= 500, points
 
 
-def sample(count: int, most: int, seed: int) -> list[int]:
-    """All points, or so many of them."""
+def sample(count: int, part: int, most: int, seed: int) -> list[int]:
+    """The part's share of all points, or so many of them."""
     every = range(1, count + 1)
-    return list(every) if ALL else sorted(random.Random(seed).sample(every, most))
+    return list(every[part::PARTS]) if ALL else sorted(random.Random(seed).sample(every, most))
 
 
+@each_part
 @pytest.mark.parametrize("mode", MODES)
 def test_a_crash_at_any_call_loses_doubles_and_reorders_nothing(
-    mode: Mode, points: dict[Mode, int], tmp_path: Path
+    mode: Mode, part: int, points: dict[Mode, int], tmp_path: Path
 ) -> None:
-    for at in sample(points[mode], 7, 1):
+    for at in sample(points[mode], part, 7, 1):
         for what in ("crash", "torn") if ALL else (("crash", "torn")[at % 2],):
             played(tmp_path / f"{at}{what}", mode, at, what)  # type: ignore[arg-type]
 
 
+@each_part
 def test_a_power_cut_at_any_call_loses_doubles_and_reorders_nothing(
-    points: dict[Mode, int], tmp_path: Path
+    part: int, points: dict[Mode, int], tmp_path: Path
 ) -> None:
-    for at in sample(points["power"], 10, 2):
+    for at in sample(points["power"], part, 10, 2):
         played(tmp_path / str(at), "power", at, "torn", power_cut=True)
 
 
+@each_part
 @pytest.mark.parametrize("mode", MODES)
 def test_a_disk_that_refuses_any_call_costs_a_typed_error_and_nothing_more(
-    mode: Mode, points: dict[Mode, int], tmp_path: Path
+    mode: Mode, part: int, points: dict[Mode, int], tmp_path: Path
 ) -> None:
-    for at in sample(points[mode], 6, 3):
+    for at in sample(points[mode], part, 6, 3):
         for what in ("EIO", "ENOSPC") if ALL else (("EIO", "ENOSPC")[at % 2],):
             played(tmp_path / f"{at}{what}", mode, at, what)  # type: ignore[arg-type]

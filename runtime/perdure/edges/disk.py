@@ -7,9 +7,11 @@ process and judges by path; `IoPolicy(before=…)` puts it in place for the life
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -120,6 +122,32 @@ def sync_file(path: Name) -> None:
         fdatasync(fd, path)
     finally:
         os.close(fd)
+
+
+def syncfs(path: Name) -> bool:
+    """Make all of the file system that holds `path` durable; False where the system has no such call."""
+    call = _syncfs()
+    if call is None:
+        return False
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _fault is not None:
+            _fault("fsync", os.fspath(path))
+        if call(fd):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), os.fspath(path))
+    finally:
+        os.close(fd)
+    return True
+
+
+@cache
+def _syncfs() -> Callable[[int], int] | None:
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None, use_errno=True).syncfs
+    except (OSError, AttributeError):
+        return None
+    return found
 
 
 def sync_folder(folder: Name) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from perdure.edges import disk
 from perdure.edges.session.facts import Seen
-from perdure.errors import StorageFailed
+from perdure.errors import NewerState, StorageFailed
 from perdure.records import Record
 
 VERSION = 1
@@ -148,6 +148,8 @@ class SessionIndex:
         db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=5.0)
         try:
             version = db.execute("pragma user_version").fetchone()[0]
+            if version > VERSION:  # it alone knows the oldest message ids: not to be thrown away
+                raise NewerState(str(self.path), f"index version {version}", VERSION)
             db.execute("pragma journal_mode = wal")
             db.execute(f"pragma synchronous = {'normal' if self._sync else 'off'}")
             if version != VERSION:

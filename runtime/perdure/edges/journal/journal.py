@@ -79,25 +79,40 @@ class Journal:
     # --- made durable, in a thread ------------------------------------------------------------------
 
     def commit(self) -> int:
-        """Make durable what was pushed; the number of the last record. Raises `StorageFailed`."""
+        """Make durable what was pushed; the number of the last record.
+
+        Raises `StorageFailed`: nothing is accepted until another `commit` succeeds, so try again.
+        """
+        try:
+            self._commit()
+        except StorageFailed as error:
+            self.failed = error
+            raise
+        return self.durable
+
+    def _commit(self) -> None:
         with self._commit_lock:
             batch = self._take()
             if batch:
                 try:
                     self._write(batch)
-                except (OSError, StorageFailed) as error:
+                except OSError as error:
                     self._give_back(batch)
-                    self.failed = self._told(error) if isinstance(error, OSError) else error
-                    raise self.failed from None
+                    raise self._told(error) from None
+                except BaseException:
+                    self._give_back(batch)
+                    raise
                 self.durable = batch[-1][0].seq
                 self.batches, self.records = self.batches + 1, self.records + len(batch)
             self.failed = None
-            return self.durable
 
     def settle(self, path: str, *, sync: bool) -> None:
-        """A durable barrier, now: ahead of a rewrite, a renaming, a deletion. Blocking."""
+        """A durable barrier, now: ahead of a rewrite, a renaming, a deletion. Blocking.
+
+        Raises `StorageFailed`: that must not be done then; the next `commit` tells whether others suffer.
+        """
         self.barrier(path, sync=sync)
-        self.commit()
+        self._commit()
 
     def _take(self) -> list[tuple[Logged, bool]]:
         with self._queue_lock:

@@ -8,7 +8,6 @@ journal names are synced, and its segments retired. Idempotent: a crash in the m
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from perdure.edges import disk
@@ -17,7 +16,7 @@ from perdure.edges.journal.form import Identity
 from perdure.edges.journal.journal import SUSPECT, sync_all
 from perdure.edges.journal.restore import Image
 from perdure.edges.journal.segment import read, segments
-from perdure.errors import StorageFailed
+from perdure.errors import NewerState, StorageFailed
 from perdure.records import Record
 
 
@@ -36,9 +35,6 @@ class Recovered(Record):
         """For a person."""
         told = f"{self.files} files, {self.restored} with lines put back, {self.made} made again"
         return f"the journal was replayed: {told}, {len(self.aside)} left alone" if self.replayed else ""
-
-
-Progress = Callable[[str, str], None]
 
 
 def recover(folder: Path, root: Path, who: Identity) -> Recovered:
@@ -66,12 +62,12 @@ def recover(folder: Path, root: Path, who: Identity) -> Recovered:
     return done
 
 
-def pending(folder: Path, root: Path, who: Identity) -> set[str]:
-    """Files below `root` that a replay would look at, for commands that only look. Empty: none is due."""
+def pending(folder: Path, who: Identity) -> set[str]:
+    """Files (paths below the state folder) that a replay would look at; empty where none is due."""
     try:
         state = _read_all(folder, segments(folder), put_aside=False)
         due = (folder / SUSPECT).exists() or any(each != who for each in state.written_by)
-    except OSError:
+    except (OSError, NewerState):
         return set()
     return set(state.images) if due else set()
 

@@ -143,6 +143,7 @@ class SessionFiles:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock.acquire(now_ms)
+            self._finish_move(key, path)
             self._write_new(path, header)
             if self._journal is not None:
                 self._journal.created(os.fspath(path), header)
@@ -182,7 +183,15 @@ class SessionFiles:
             _move_with_segments(path, aside)
         except FileNotFoundError:
             return self.create(key, cwd, now_ms)
+        except OSError as error:
+            raise StorageFailed(f"{path}: can't be put aside ({error.strerror}): it stays") from None
         return self.create(key, cwd, now_ms, os.fspath(aside))
+
+    def _finish_move(self, key: str, path: Path) -> None:
+        """A crash between the two renamings of `/new` left segments at a name that has no file now."""
+        segments, earlier = Path(f"{path}.segments"), self.earlier(key)
+        if earlier and segments.is_dir() and not path.exists():
+            disk.rename(segments, f"{earlier[-1]}.segments")
 
     def delete(self, key: str) -> bool:
         """Really delete a session: its file, those before it, segments, backups, locks. Close it first."""
@@ -269,36 +278,30 @@ class SessionFiles:
             self._journal.settle(os.fspath(path), sync=False)
 
     def _write_new(self, path: Path, header: bytes) -> None:
-        fd = _begun(path)
+        """The file appears with its whole header, or not at all: a torn one would be no session."""
+        _must_be_free(path)
+        temp = path.with_name(f"{path.name[:180]}.{self._grant.token:x}.tmp")
         try:
-            disk.write_all(fd, header, path)
-            if self._sync:
-                disk.fsync(fd, path)
+            fd = disk.open_(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                disk.write_all(fd, header, temp)
+                if self._sync:
+                    disk.fsync(fd, temp)
+            finally:
+                os.close(fd)
+            disk.rename(temp, path)
         except OSError:
-            disk.unlink(path)
+            temp.unlink(missing_ok=True)
             raise
-        finally:
-            os.close(fd)
         if self._sync:
             disk.sync_folder(path.parent)
 
 
-def _begun(path: Path) -> int:
-    """A descriptor on a file without a byte: made anew, or there and empty. Under the lock."""
-    try:
-        return disk.open_(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    except FileExistsError:
-        if not path.is_file() or path.stat().st_size:
-            raise
-    fd = disk.open_(path, os.O_WRONLY | os.O_APPEND)
-    try:
-        if os.fstat(fd).st_size:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
-        os.fchmod(fd, 0o600)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
+def _must_be_free(path: Path) -> None:
+    """Nothing of that name, or a file without a byte (of a crash, a full disk). Under the lock."""
+    there = path.is_symlink() or path.exists()
+    if there and (not path.is_file() or path.stat().st_size):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
 
 
 def _move_with_segments(path: Path, aside: Path) -> None:
@@ -307,3 +310,6 @@ def _move_with_segments(path: Path, aside: Path) -> None:
         disk.rename(f"{path}.segments", f"{aside}.segments")
     except FileNotFoundError:
         pass  # nothing was moved out of that file
+    except OSError:
+        disk.rename(aside, path)
+        raise
