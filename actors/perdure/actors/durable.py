@@ -22,6 +22,7 @@ from perdure.kernel.kernel import Kernel
 from perdure.kernel.waiter import Waiter
 
 AGAIN = 1.0  # seconds until a journal that failed is tried again
+TRIM_AGAIN = 30.0  # seconds until a trim that failed is
 
 Then = Callable[[], object]
 Failed = Callable[[PerdureError], object]
@@ -34,6 +35,7 @@ class Durable:
         self._kernel, self._io, self.journal, self._log = kernel, io, journal, log
         self._waiting: deque[tuple[int, Then, Failed]] = deque()
         self._running = self._trimming = self._killed = False
+        self._trim_from = 0.0
         # Threads of their own: no slow tool, truncation or picture holds an acknowledgement up.
         self._committer, self._trimmer = CapacityLimiter(1), CapacityLimiter(1)
 
@@ -118,6 +120,8 @@ class Durable:
         journal = self.journal
         if journal is None or not journal.wants_trim or self._trimming or self._killed:
             return
+        if self._kernel.clock.now() < self._trim_from:
+            return
         try:
             self._kernel.start("journal.trim", self._run_trim)
             self._trimming = True
@@ -130,6 +134,7 @@ class Durable:
             await self._io.run(self.journal.trim, limiter=self._trimmer)
         except StorageFailed as error:
             self._log.error("journal.not_trimmed", error=str(error))
+            self._trim_from = self._kernel.clock.now() + TRIM_AGAIN
         finally:
             self._trimming = False
 
