@@ -204,3 +204,22 @@ def test_many_writers_share_a_sync(loop: Backend, tmp_path: Path) -> None:
             assert told["records"] > 1.5 * told["batches"]
 
     real(main, loop)
+
+
+@each_loop
+def test_answers_come_in_the_order_in_which_they_were_asked_for(loop: Backend, tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        io = IoPolicy(True, sync=True)
+        async with hosted(tmp_path, Play(), clock, settings=POWER, io=io) as host:
+            await ask(host, "one")
+            durable, journal, told = host.durable, host.durable.journal, []
+            assert journal is not None
+            for n in range(6):
+                journal.barrier(f"{tmp_path}/state/x{n}", sync=False)
+                durable.after(lambda n=n: told.append(n), lambda error: told.append(-1))
+            assert told == []
+            await clock.sleep(1)
+            durable.after(lambda: told.append(6), lambda error: told.append(-1))  # nothing is owed: at once
+            assert told == list(range(7))
+
+    virtual(main, loop)
