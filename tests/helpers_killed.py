@@ -1,7 +1,8 @@
 """A host in a child process that is killed: hears orders, tells what was acknowledged, by a pair of pipes.
 
 An order is `{"key", "mid", "text"}`. Tools write one marker line when they begin, so that a second run of
-the same call would show. Requests and refusals of the strict door are told too. Real clock, real files.
+the same call would show. Requests and refusals of the strict door are told too. Real clock,
+real files; durability is `power` on trio.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from perdure.edges.models.accounting import Accounting
 from perdure.edges.models.reply import ScriptedReply, call, say
 from perdure.edges.models.scripted import ScriptedModel
 from perdure.edges.models.summaries import extractive_summariser, is_summary_request
+from perdure.edges.settings import HostSettings, Settings
 from perdure.host import Host, Sent
 from perdure.kernel.clock import RealClock
 from perdure.kernel.run import backend_options
@@ -73,10 +75,11 @@ def marker(folder: Path, tell: Told) -> Fn:
 def serve(folder: Path, loop: Any, orders: Connection, facts: Connection) -> None:
     """The child's whole life; it ends when its orders do."""
     name, options = backend_options(loop)
-    anyio.run(_serve, folder, orders, Told(facts), backend=name, backend_options=options)
+    settings = Settings(host=HostSettings(durability="power" if loop == "trio" else "process", journal_mb=1))
+    anyio.run(_serve, folder, orders, Told(facts), settings, backend=name, backend_options=options)
 
 
-async def _serve(folder: Path, orders: Connection, tell: Told) -> None:
+async def _serve(folder: Path, orders: Connection, tell: Told, settings: Settings) -> None:
     clock = RealClock()
     model = ScriptedModel(INFO, answer, clock, on_request=lambda r: tell(request=r.session))
     async with Host(
@@ -84,6 +87,7 @@ async def _serve(folder: Path, orders: Connection, tell: Told) -> None:
         model=model,
         tools=[marker(folder, tell)],
         clock=clock,
+        settings=settings,
         workspace=folder,
         truncate_after=4_096,
         timing=Timing(retries=1),

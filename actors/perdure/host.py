@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from perdure.actors import arguments, previewing
+from perdure.actors.durable import Durable
 from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, Wake
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
@@ -34,6 +35,7 @@ from perdure.contracts import (
     Receipt,
     Tool,
 )
+from perdure.edges import disk
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.log import open_log
@@ -42,6 +44,7 @@ from perdure.edges.settings import Settings
 from perdure.edges.tools.mcp import servers
 from perdure.errors import Busy, Closed, Parked, UsageError
 from perdure.events import Event, Reply
+from perdure.hosting import storage
 from perdure.hosting.furnish import Ground, furnish
 from perdure.hosting.given import checked
 from perdure.kernel.clock import Clock, RealClock
@@ -79,7 +82,8 @@ class Host:
     day's note. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
     `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
-    Raises `Locked` where another host has the state folder, `ConfigError` for a wrong setting.
+    Raises `Locked` where another host has the state folder, `NewerState` where a newer perdure wrote it,
+    `ConfigError` for a wrong setting.
     """
 
     def __init__(
@@ -134,6 +138,12 @@ class Host:
                 self.folder.path, wall_ms=self.clock.wall_ms(), force=self.settings.host.force_network_fs
             )
             self._stack.callback(lambda: self.placement.close(clean=self.left_whole))
+            if self.io.before is not None:
+                self._stack.enter_context(disk.faults(self.io.before))
+            await self.io.run(storage.recovered, self.folder, self.log)
+            journal = storage.journal(self.folder, self.settings) if self.io.sync else None
+            if journal is not None:
+                self._stack.callback(lambda: storage.leave(journal, self.log, clean=self.left_whole))
             index = None if self.clock.virtual else open_index(self.folder.index, self.log)
             if index is not None:  # outlives the kernel, whose last jobs still write to it
                 self._stack.callback(index.close)
@@ -141,7 +151,8 @@ class Host:
                 self.clock, on_event=self._kernel_event, mailbox_bound=self.settings.host.mailbox
             )
             await self._stack.enter_async_context(self.kernel)
-            self.upkeep = Upkeep(self.kernel, self.io, index, self.log)
+            self.upkeep = Upkeep(self.kernel, self.io, index, self.log, syncs=journal is None)
+            self.durable = Durable(self.kernel, self.io, journal, self.log)
             self._furnish(await self._mcp_tools())
         except BaseException:
             await self._stack.aclose()
@@ -167,6 +178,7 @@ class Host:
         self._killed = True
         self.kernel.kill()
         self.upkeep.killed()
+        self.durable.killed()
         for session in self.directory.awake.values():
             if session.state != "opening":
                 session.held.file.release()
@@ -175,7 +187,13 @@ class Host:
 
     @property
     def left_whole(self) -> bool:
-        """Whether no session is in our hands any more, each closed by its own actor."""
+        """Whether no session is in our hands any more, each closed by its own actor.
+
+        A start that failed leaves the folder as it was found.
+        """
+        grant = self.placement.grant(0)
+        if not self.running and not (grant is not None and grant.clean):
+            return False
         return not self._killed and not (hasattr(self, "directory") and self.directory.awake)
 
     # --- use --------------------------------------------------------------------------------------
@@ -293,6 +311,7 @@ class Host:
             kernel=self.kernel,
             log=self.log,
             upkeep=self.upkeep,
+            durable=self.durable,
             registry=self.registry,
         )
         found = furnish(ground, self._given, more)

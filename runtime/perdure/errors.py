@@ -42,6 +42,16 @@ class UnreadableFile(PerdureError):
     """A file isn't a session we can make sense of: it was left as it is; `perdure doctor` says more."""
 
 
+class NewerState(UnreadableFile):
+    """A newer perdure wrote the state folder: go on with that version, or restore a backup made before."""
+
+    def __init__(self, path: str, what: str, known: int) -> None:
+        super().__init__(
+            f"{path}: {what}, this perdure knows up to {known}: update perdure, or restore a backup of the "
+            "state folder made before the newer version ran; nothing was changed"
+        )
+
+
 class SegmentGone(PerdureError):
     """What is asked for was moved into a segment that was discarded or lost: choose a later entry."""
 

@@ -72,7 +72,7 @@ def test_a_write_that_fails_leaves_nothing(blobs: LocalBlobs, monkeypatch: pytes
     def full(old: object, new: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(os, "rename", full)
     with pytest.raises(StorageFailed, match="space"):
         now(blobs.put, b"x")
     assert files(blobs) == []

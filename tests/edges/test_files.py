@@ -48,7 +48,7 @@ def test_a_failed_replacement_leaves_the_old_file_and_nothing_else(tmp_path, vir
     def broken(old, new):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(os, "replace", broken)
+    monkeypatch.setattr(os, "rename", broken)
     with pytest.raises(OSError, match="Input"):
         anyio.run(write_bytes, path, b"new", IoPolicy(virtual=virtual))
     assert os.listdir(tmp_path) == ["x"]

@@ -81,10 +81,10 @@ def test_a_damaged_index_is_made_again(path, left):
     index.close()
 
 
-def test_an_index_of_another_version_is_made_again(path):
+def test_an_index_of_an_older_version_is_made_again(path):
     old = SessionIndex(path, sync=False)
     old.put(row("a"))
-    old._db.execute("pragma user_version = 99")
+    old._db.execute("pragma user_version = 0")
     old.close()
     index = SessionIndex(path, sync=False)
     assert (index.fresh, index.rows()) == (True, [])

@@ -23,8 +23,8 @@ from helpers_kernel import each_loop
 from perdure.actors.letters import recorded_reply
 from perdure.actors.services import Timing
 from perdure.actors.upkeep import LOCKS_EVERY
+from perdure.edges import disk
 from perdure.edges.models.reply import ScriptedReply, say
-from perdure.edges.session import swap
 from perdure.edges.session.lock import SessionLock
 from perdure.edges.session.writer import LocalSessionFile
 from perdure.errors import Closed
@@ -47,7 +47,7 @@ class SlowDisk(IoPolicy):
         super().__init__(True, sync=sync)
         self.clock, self.inside = clock, False
 
-    async def run(self, fn: Callable[..., Any], *args: Any) -> Any:
+    async def run(self, fn: Callable[..., Any], *args: Any, **_: Any) -> Any:
         await self.clock.sleep(5)
         self.inside = True
         try:
@@ -77,7 +77,7 @@ def test_no_handler_waits_for_the_disk_when_a_session_closes_or_is_truncated(
             return fn
 
         monkeypatch.setattr(LocalSessionFile, "sync", watched("sync", LocalSessionFile.sync))
-        monkeypatch.setattr(swap, "sync_folder", watched("folder", swap.sync_folder))
+        monkeypatch.setattr(disk, "sync_folder", watched("folder", disk.sync_folder))
         play = Play(*[long(n) for n in range(8)])
         async with hosted(tmp_path, play, clock, info=SMALL, io=io, truncate_after=4_096) as host:
             seen = notices(host)

@@ -33,7 +33,6 @@ from helpers_sessions import line
 from helpers_sessions import user as foreign_user
 from perdure.actors.letters import Letters
 from perdure.edges.models.reply import fail, say
-from perdure.edges.session import writer
 from perdure.errors import Closed, Fenced, Parked, PerdureError, StorageFailed
 from perdure.kernel.clock import RealClock
 from perdure.kernel.run import Backend
@@ -435,16 +434,13 @@ def test_a_file_that_was_taken_away_is_told_once_and_the_session_begins_anew(tmp
 
 
 class FullDisk:
-    """The `os` of the writer, on a disk that takes nothing while `full`; `short` takes a few bytes first."""
+    """Writes to session files; nothing is taken while `full`, and a few bytes first with `short`."""
 
     def __init__(self) -> None:
         self.full, self.short, self.tries = False, 0, 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
-
-    def write(self, fd: int, data: bytes) -> int:
-        if not self.full:
+    def write(self, fd: int, data: bytes, path: Any) -> int:
+        if not self.full or not str(path).endswith(".jsonl"):
             return os.write(fd, data)
         self.tries += 1
         if self.short:
@@ -456,7 +452,7 @@ class FullDisk:
 def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
     full = FullDisk()
     full.short = request.param
-    monkeypatch.setattr(writer, "os", full)
+    monkeypatch.setattr("perdure.edges.disk.write", full.write)
     return full
 
 

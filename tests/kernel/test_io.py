@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from helpers_kernel import each_loop, run_on, run_real
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
@@ -26,15 +24,3 @@ def test_real_policy_leaves_the_loop_free_and_virtual_policy_stays_on_it(loop: B
 
 def test_a_simulated_disk_needs_no_sync_unless_asked() -> None:
     assert [IoPolicy(False).sync, IoPolicy(True).sync, IoPolicy(True, sync=True).sync] == [True, False, True]
-
-
-def test_a_fault_can_be_injected_before_an_operation() -> None:
-    def full(op: str, path: str) -> None:
-        if op == "write":
-            raise OSError(28, "no space left", path)
-
-    policy = IoPolicy(virtual=True, before=full)
-    policy.before("open", "a")
-    with pytest.raises(OSError, match="no space left"):
-        policy.before("write", "a")
-    IoPolicy(virtual=True).before("write", "a")

@@ -51,7 +51,7 @@ def run(session: Session, mail: Command) -> None:
                 answer = "Stopping." if session.abort() else "Nothing is running."
             case _:
                 raise UsageError(f"unknown command /{mail.name}; {HELP}")
-        mail.done.set(answer)
+        session.services.durable.settle(mail.done, answer)
     except PerdureError as error:
         session.not_written(error)
         mail.done.fail(error)

@@ -340,7 +340,7 @@ class Compacting:
     def _answer(self, text: str) -> bool:
         asked, self._asked = self._asked, []
         for waiter in asked:
-            waiter.set(text)
+            self.session.services.durable.settle(waiter, text)
         return bool(asked)
 
     def _go_on(self) -> None:

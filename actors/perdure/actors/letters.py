@@ -38,7 +38,7 @@ class Letters:
         transcript = session.transcript
         earlier = transcript.seen(letter)
         if earlier is not None:
-            mail.ack.set(earlier)
+            session.services.durable.settle(mail.ack, earlier)
             self._answer_again(letter, earlier, mail.reply)
             return
         try:
@@ -54,7 +54,7 @@ class Letters:
             if mail.reply is not None:
                 mail.reply.fail(error)
             return
-        mail.ack.set(receipt)
+        session.services.durable.settle(mail.ack, receipt)
         if mail.reply is not None:
             self._wait(letter, mail.reply, held=waits)
         if not busy:
@@ -74,7 +74,7 @@ class Letters:
         """Tell everybody who waits for the turn that has ended."""
         asked, self.asked = self.asked, []
         for waiter in asked:
-            waiter.set(reply)
+            self.session.services.durable.settle(waiter, reply)
 
     def refuse(self, error: BaseException) -> None:
         """Nobody will be answered any more."""
@@ -87,7 +87,8 @@ class Letters:
             mail.done.fail(Busy("a turn is running: record it when the agent rests"))
             return
         try:
-            mail.done.set(self.session.transcript.append(mail.message).entry)
+            entry = self.session.transcript.append(mail.message).entry
+            self.session.services.durable.settle(mail.done, entry)
         except PerdureError as error:
             self.session.not_written(error)
             mail.done.fail(error)

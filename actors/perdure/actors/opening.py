@@ -136,13 +136,14 @@ class Opening:
     def done(self) -> None:
         """The file is open: tell who waited for it."""
         renewing, self.renewing = self.renewing, None
+        settle = self.session.services.durable.settle
         if renewing is not None:
-            renewing.set("A new session has begun; the old one is kept beside it.")
+            settle(renewing, "A new session has begun; the old one is kept beside it.")
         asked, self.asked, self.changing = self.asked, None, None
         if asked is None:
             return
         if isinstance(self._answer, str):
-            asked.set(self._answer)
+            settle(asked, self._answer)
         else:
             asked.fail(self._answer)
 

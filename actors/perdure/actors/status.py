@@ -66,6 +66,7 @@ def host_status(
             "owned_bytes": sum(owned(s) for s in awake.values()),
             "loop_lag_ms": None,
         },
+        "storage": services.durable.status(),
         "workers": [
             {"name": name, "busy": busy, "queued": queued, "done": done, "crashed": crashed, "breaker": state}
             for name, busy, queued, done, crashed, state in stats.pools

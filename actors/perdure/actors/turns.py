@@ -196,7 +196,7 @@ class Turns:
             self.answered = session.services.clock.wall_ms()
             session.compacting.accepted()
             self._tell_pruned(mail)
-        mail.done.set(item)
+        session.services.durable.settle(mail.done, item)  # no tool runs before its call is durable
         if isinstance(item.message, Assistant):
             self.called.update(block.id for block in item.message.content if isinstance(block, ToolCall))
         if not self._passive:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from perdure.edges import disk
 from perdure.edges.index import Row, SessionIndex
 from perdure.edges.log import Log
 from perdure.edges.session.facts import Seen
 from perdure.edges.session.files import Held, Listed
 from perdure.edges.session.survey import survey
-from perdure.errors import PerdureError
+from perdure.errors import NewerState, PerdureError
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.errors import Closed
 from perdure.kernel.io import IoPolicy
@@ -23,23 +24,34 @@ from perdure.kernel.kernel import Kernel
 
 SECOND = 1.0
 LOCKS_EVERY = 300.0  # seconds; the lock itself is rewritten when it is ten minutes old
+MANY = 1_000  # dirty files in a second from which one sync of the file system is cheaper than theirs
 SURVEYED = 4 * 1024 * 1024  # bytes of a file that is counted whole when its session falls asleep
 
 
 def open_index(path: Path, log: Log) -> SessionIndex | None:
-    """The index, or none where the disk has no room or rights for it: sessions go on without it."""
+    """The index, or none where the disk has no room or rights for it: sessions go on without it.
+
+    Raises `NewerState`: an older perdure has no business in this folder.
+    """
     try:
         return SessionIndex(path)
+    except NewerState:
+        raise
     except PerdureError as error:
         log.warning("index.failed", error=str(error))
         return None
 
 
 class Upkeep:
-    """One for a host. `index` is `None` under virtual time, where nothing outlives the run."""
+    """One for a host. `index` is `None` under virtual time, where nothing outlives the run. `syncs` False: a
+    journal has what was appended, and syncs the files when it is trimmed.
+    """
 
-    def __init__(self, kernel: Kernel, io: IoPolicy, index: SessionIndex | None, log: Log) -> None:
+    def __init__(
+        self, kernel: Kernel, io: IoPolicy, index: SessionIndex | None, log: Log, *, syncs: bool = True
+    ) -> None:
         self._kernel, self._io, self._index, self._log = kernel, io, index, log
+        self._syncs = syncs and io.sync
         self._dirty: set[Held] = set()
         self._older: list[tuple[str, Seen]] = []
         self._asleep: dict[str, tuple[Held, bool]] = {}
@@ -87,7 +99,7 @@ class Upkeep:
 
     def wrote(self, held: Held) -> None:
         """Something was appended: it is made durable within a second."""
-        if self._io.sync:
+        if self._syncs:
             self._dirty.add(held)
             self._arm()
 
@@ -137,8 +149,9 @@ class Upkeep:
 
     def _work(self) -> None:
         dirty, self._dirty = self._dirty, set()
-        for held in dirty:
-            self._quietly("session.sync_failed", held.file.sync)
+        if len(dirty) < MANY or not self._synced_at_once(dirty):
+            for held in dirty:
+                self._quietly("session.sync_failed", held.file.sync)
         self._locks()
         if self._index is None:
             return
@@ -148,6 +161,14 @@ class Upkeep:
         asleep, self._asleep = self._asleep, {}
         for key, (held, unfinished) in asleep.items():
             self._quietly("index.failed", partial(self._put, key, held, unfinished))
+
+    def _synced_at_once(self, dirty: set[Held]) -> bool:
+        """Whether one sync of the file system has made them all durable."""
+        try:
+            return disk.syncfs(next(iter(dirty)).file.path)
+        except OSError as error:
+            self._log.warning("session.sync_failed", error=str(error))
+            return False
 
     def _locks(self) -> None:
         now = self._kernel.clock.now()

@@ -24,6 +24,7 @@ from perdure.edges.session.load import load as load_file
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
 from perdure.errors import ConfigError, UsageError
+from perdure.hosting.storage import recovered
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ def owned(key: str, state: Path | None) -> Iterator[Desk]:
         )
         log = open_log(folder.log, level=settings.log.level, wall_ms=now_ms)
         try:
+            recovered(folder, log)
             held = files.open(key, now_ms())
             try:
                 yield Desk(target, held, files, settings, folder, log)

@@ -15,6 +15,10 @@ from msgspec.structs import replace
 
 from perdure.cli.output import emit, fail, patience, say
 from perdure.cli.target import find
+from perdure.edges.journal import aside
+from perdure.edges.journal.form import identity
+from perdure.edges.journal.replay import pending
+from perdure.edges.placement import boot_id
 from perdure.edges.session.doctor import UNREADABLE, Report, examine, exit_status
 from perdure.edges.session.mend import MENDED, Mended, mend
 from perdure.edges.session.problems import Problem
@@ -33,7 +37,8 @@ def run(target: str, *, fix: bool = False, state: Path | None = None, as_json: b
         now = time.time_ns() // 1_000_000
         if fix:
             done = mend(path, now)
-        report = examine(path, now_ms=now, has_evidence=_evidence(path))
+        due, kept = _journal(path)
+        report = examine(path, now_ms=now, has_evidence=_evidence(path), journal_pending=due, put_aside=kept)
         report = replace(report, fixed=tuple(map(_told, done.fixed)))
     except (UnreadableFile, UsageError, Locked, StorageFailed) as error:
         if as_json:
@@ -60,11 +65,28 @@ def _show_mended(done: Mended) -> None:
 
 def _evidence(path: Path) -> Callable[[str], bool] | None:
     """Whether evidence is kept, for a file of a state folder; a bare file has none beside it."""
+    state = _state_of(path)
+    if state is None:
+        return None
+    root = state / "evidence"
+    return lambda digest: (root / digest[:2] / digest[2:4] / digest[4:]).is_file()
+
+
+def _state_of(path: Path) -> Path | None:
+    """The state folder that the file belongs to."""
     for folder in Path(os.path.abspath(path)).parents:
         if folder.name == "sessions" and (folder.parent / "shard.lock").exists():
-            root = folder.parent / "evidence"
-            return lambda digest: (root / digest[:2] / digest[2:4] / digest[4:]).is_file()
+            return folder.parent
     return None
+
+
+def _journal(path: Path) -> tuple[bool, list[Path]]:
+    """Whether a start would replay lines of the file, and where lines are that one did not put back."""
+    state = _state_of(path)
+    if state is None or not (state / "journal").is_dir():
+        return False, []
+    journal, key = state / "journal", os.path.relpath(os.path.abspath(path), state)
+    return key in pending(journal, identity(journal, boot_id())), aside.of(journal, key)
 
 
 def _unreadable(path: str, why: str) -> dict[str, Any]:

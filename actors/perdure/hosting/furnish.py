@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perdure.actors import tree
 from perdure.actors.directory import Directory
+from perdure.actors.durable import Durable
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
 from perdure.actors.triggering import choose
@@ -44,6 +45,7 @@ class Ground:
     kernel: Kernel
     log: Log
     upkeep: Upkeep
+    durable: Durable
     registry: Registry
 
 
@@ -59,6 +61,7 @@ def session_files(ground: Ground) -> SessionFiles:
         node=placement.node,
         boot=placement.boot,
         outgrow=placement.outgrow,
+        journal=ground.durable.journal,
     )
 
 
@@ -115,6 +118,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         events=events,
         log=log,
         upkeep=ground.upkeep,
+        durable=ground.durable,
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from perdure.edges import disk
 from perdure.kernel.io import IoPolicy
 
 
@@ -31,7 +32,9 @@ async def write_bytes(path: Path, data: bytes, io: IoPolicy, *, mode: int = 0o60
     An existing file keeps its rights, a new one gets `mode`.
     """
     temp = _temp(path)
+    disk.announce("open", temp)
     try:
+        disk.announce("write", temp)
         if io.virtual:
             _write_now(temp, data)
         else:
@@ -67,7 +70,7 @@ def _temp(path: Path) -> Path:
 
 
 def _forget(temp: Path) -> None:
-    temp.unlink(missing_ok=True)
+    disk.unlink(temp, missing_ok=True)
 
 
 def _write_now(temp: Path, data: bytes) -> None:
@@ -85,20 +88,12 @@ def _put(temp: Path, path: Path, mode: int, sync: bool) -> None:
         try:
             os.fchmod(fd, mode)
             if sync:
-                os.fsync(fd)
+                disk.fsync(fd, temp)
         finally:
             os.close(fd)
-        os.replace(temp, path)
+        disk.rename(temp, path)
     except BaseException:
-        temp.unlink(missing_ok=True)
+        disk.unlink(temp, missing_ok=True)
         raise
     if sync:
-        _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        disk.sync_folder(path.parent)

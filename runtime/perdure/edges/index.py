@@ -16,8 +16,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from perdure.edges import disk
 from perdure.edges.session.facts import Seen
-from perdure.errors import StorageFailed
+from perdure.errors import NewerState, StorageFailed
 from perdure.records import Record
 
 VERSION = 1
@@ -147,6 +148,8 @@ class SessionIndex:
         db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=5.0)
         try:
             version = db.execute("pragma user_version").fetchone()[0]
+            if version > VERSION:  # it alone knows the oldest message ids: not to be thrown away
+                raise NewerState(str(self.path), f"index version {version}", VERSION)
             db.execute("pragma journal_mode = wal")
             db.execute(f"pragma synchronous = {'normal' if self._sync else 'off'}")
             if version != VERSION:
@@ -163,7 +166,7 @@ class SessionIndex:
 
     def _keep_private(self) -> None:
         """SQLite gives the files it makes beside a database the rights of the database."""
-        os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(disk.open_(self.path, os.O_RDONLY | os.O_CREAT))
         for name in self._names():
             if name.exists() and name.stat().st_mode & 0o077:
                 name.chmod(0o600)
@@ -186,6 +189,7 @@ class SessionIndex:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._reading() as db:
+            disk.announce("write", self.path)
             db.execute("begin immediate")
             try:
                 yield db

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from perdure.contracts import Grant
+from perdure.edges import disk
 from perdure.edges.session.ids import MOST
-from perdure.errors import Locked, StorageFailed
+from perdure.errors import Locked, NewerState, StorageFailed
 
+VERSION = 1  # of the state folder as a whole: what an older perdure must not touch raises it
 NETWORK = frozenset(
     {
         *("nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "ncpfs", "davfs", "ceph", "gpfs", "lustre"),
@@ -48,7 +50,7 @@ class LocalGrant:
 class LocalPlacement:
     """One shard: this state folder. Everything in it belongs to the process that made this object.
 
-    Raises `Locked` (another host, named), `StorageFailed` (the folder can't be used).
+    Raises `Locked` (another host, named), `NewerState`, `StorageFailed` (the folder can't be used).
     `wall_ms` gives the counter a floor above every earlier one where the counter itself was lost.
     """
 
@@ -108,7 +110,7 @@ class LocalPlacement:
     def _take(self, state: Path) -> int:
         try:
             state.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = disk.open_(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise StorageFailed(
                 f"{state}: the state folder can't be used ({error.strerror}): correct its rights, "
@@ -124,6 +126,8 @@ class LocalPlacement:
 
     def _own(self, wall_ms: int) -> LocalGrant:
         before = _read(self._fd)
+        if isinstance(version := before.get("v"), int) and version > VERSION:
+            raise NewerState(str(self._path), f"state folder version {version}", VERSION)
         counter = before.get("epoch")
         if isinstance(counter, int) and 0 <= counter <= MOST // 2:
             grant = LocalGrant(counter + 1, before.get("clean") is True)
@@ -137,7 +141,7 @@ class LocalPlacement:
 
     def _write(self, *, clean: bool) -> None:
         record = {
-            "v": 1,
+            "v": VERSION,
             "epoch": self._grant.token,
             "clean": clean,
             "node": self.node[:100],
@@ -146,8 +150,8 @@ class LocalPlacement:
         }
         data = json.dumps(record).encode().ljust(511) + b"\n"  # one sector: never half old, half new
         try:
-            os.pwrite(self._fd, data, 0)
-            os.fsync(self._fd)
+            disk.pwrite(self._fd, data, 0, self._path)
+            disk.fsync(self._fd, self._path)
         except OSError as error:
             raise StorageFailed(f"{self._path}: can't be written ({error.strerror}): make room") from None
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from perdure.edges import disk
 from perdure.errors import UnreadableFile
 from perdure.records import Record
 
@@ -114,22 +115,24 @@ def write_segment(
     home.mkdir(mode=0o700, exist_ok=True)
     temp = home / "new.tmp"
     try:
+        disk.announce("open", temp)
         with temp.open("wb") as out:
             os.fchmod(out.fileno(), 0o600)
             about = Index(session_id, (), (), reparented, bridges=bridges, covered=covered)
+            disk.announce("write", temp)
             index = _write(out.write, entries, about)
             if sync:
                 out.flush()
-                os.fsync(out.fileno())
+                disk.fsync(out.fileno(), temp)
         found = Segment(temp)
         found.verify()
         data_digest = _file_digest(temp)
         name = f"{_next_number(home):04d}-{data_digest[:16]}.segment"
-        temp.rename(home / name)
+        disk.rename(temp, home / name)
         if sync:
-            _sync(home)
+            disk.sync_folder(home)
     finally:
-        temp.unlink(missing_ok=True)
+        disk.unlink(temp, missing_ok=True)
     raw = sum(place.length for place in index.entries)
     return SegmentInfo(name, data_digest, len(index.entries), raw, (home / name).stat().st_size)
 
@@ -237,7 +240,7 @@ def discard(session: Path, name: str) -> int:
     """Delete one segment for good: an explicit act. Returns its size in bytes."""
     path = folder(session) / Path(name).name
     size = path.stat().st_size
-    path.unlink()
+    disk.unlink(path)
     return size
 
 
@@ -280,11 +283,3 @@ def _next_number(home: Path) -> int:
 def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(home: Path) -> None:
-    fd = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -14,8 +14,14 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class HostSettings(Record):
-    """`[host]`: limits of one process. `awake`: sessions kept in memory; `workers`: compactions at once."""
+    """`[host]`: limits of one process. `awake`: sessions kept in memory; `workers`: compactions at once.
 
+    `durability`: what an acknowledgement survives, a killed process (fsync follows within a second) or a
+    power cut (synced before it, through a journal in segments of `journal_mb`).
+    """
+
+    durability: Literal["process", "power"] = "process"
+    journal_mb: Annotated[int, Meta(ge=1, le=4_096)] = 64
     awake: Positive = 1_024
     workers: Positive = 4
     mailbox: Positive = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -18,22 +18,19 @@ Fault = Callable[[str, str], None]
 
 
 class IoPolicy:
-    """One for a host. `sync`: whether fsync is done. `before(op, path)` may raise, to inject faults."""
+    """One for a host. `sync`: whether fsync is done. `before(op, path)` may raise, to inject faults:
+    the edges tell it of every call that changes the disk (`edges.disk`).
+    """
 
-    __slots__ = ("_fault", "sync", "virtual")
+    __slots__ = ("before", "sync", "virtual")
 
     def __init__(self, virtual: bool, *, sync: bool | None = None, before: Fault | None = None) -> None:
         self.virtual = virtual
         self.sync = (not virtual) if sync is None else sync
-        self._fault = before
+        self.before = before
 
-    def before(self, op: str, path: object = "") -> None:
-        """Edges call this ahead of "write", "fsync", "rename", "open"; raises injected faults."""
-        if self._fault is not None:
-            self._fault(op, str(path))
-
-    async def run(self, fn: Callable[[*Ts], T], *args: *Ts) -> T:
-        """The result of `fn(*args)`, which may block."""
+    async def run(self, fn: Callable[[*Ts], T], *args: *Ts, limiter: CapacityLimiter | None = None) -> T:
+        """The result of `fn(*args)`, which may block. `limiter`: its threads are not those of all others."""
         if self.virtual:
             return fn(*args)
-        return await to_thread.run_sync(fn, *args)
+        return await to_thread.run_sync(fn, *args, limiter=limiter)

@@ -130,7 +130,7 @@ def crash(*args, **more):
 def test_a_crash_between_rename_and_re_read_loses_nothing_of_the_old_inode(path, monkeypatch, written):
     late = entry(1) + entry(2)
 
-    def dies(old_fd, base, new_fd, *, sync):
+    def dies(old_fd, base, new_fd, path, *, sync):
         os.write(new_fd, late[:written])
         raise Crash
 

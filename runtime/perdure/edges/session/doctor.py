@@ -5,7 +5,7 @@ Works on a bare file, ours or foreign, without a host. Repair is `mend`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -63,16 +63,19 @@ def examine(
     now_ms: int = 0,
     has_evidence: Callable[[str], bool] | None = None,
     journal_pending: bool = False,
+    put_aside: Sequence[Path] = (),
 ) -> Report:
     """Read a file whole and report. Raises `UnreadableFile`, in one line, for what is no session.
 
     `now_ms` (since 1970) decides whether a lock is too old to count; 0: none is. `has_evidence(digest)`
-    looks into the state folder; without it evidence isn't checked.
+    looks into the state folder; without it evidence isn't checked. `journal_pending`: a start would replay
+    lines of it; `put_aside`: where lines are that a replay did not put back.
     """
     loaded = load(path)
     if wrong := newer(loaded.header.version):
         raise UnreadableFile(f"{loaded.path}: {wrong}")
-    found = [*loaded.problems, *_notes(loaded, now_ms, journal_pending), *_checks(loaded, has_evidence)]
+    notes = [*_notes(loaded, now_ms), *_journal(journal_pending, put_aside)]
+    found = [*loaded.problems, *notes, *_checks(loaded, has_evidence)]
     found.sort(key=lambda each: (each.byte, each.line))
     return Report(loaded.path, f"session v{loaded.header.version}", loaded.count, tuple(found))
 
@@ -88,7 +91,7 @@ def _checks(loaded: Loaded, has_evidence: Callable[[str], bool] | None) -> Itera
         yield from checks.compactions(loaded, moved)
 
 
-def _notes(loaded: Loaded, now_ms: int, journal_pending: bool) -> Iterator[Problem]:
+def _notes(loaded: Loaded, now_ms: int) -> Iterator[Problem]:
     version = loaded.header.version
     if version < 3:
         detail = (
@@ -97,5 +100,12 @@ def _notes(loaded: Loaded, now_ms: int, journal_pending: bool) -> Iterator[Probl
         yield problem("old_version", 1, 0, detail)
     if (pid := holder_of(Path(loaded.path), now_ms)) is not None:
         yield problem("locked", 0, 0, f"the program with pid {pid} holds the session's lock")
-    if journal_pending:
-        yield problem("journal_pending", 0, 0, "the journal holds lines that may not have reached this file")
+
+
+def _journal(pending: bool, put_aside: Sequence[Path]) -> Iterator[Problem]:
+    if pending:
+        detail = "the journal holds lines that may not have reached this file: the next start of a host looks"
+        yield problem("journal_pending", 0, 0, detail)
+    for place in put_aside:
+        detail = f"lines that a replay of the journal did not put into a changed file are kept in {place}"
+        yield problem("journal_pending", 0, 0, detail)

@@ -18,6 +18,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from perdure.contracts import Grant
+from perdure.edges import disk
+from perdure.edges.journal.journal import Journal
+from perdure.edges.journal.run import Run
 from perdure.edges.session import keys, lines, swap
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer
@@ -65,6 +68,7 @@ class SessionFiles:
 
     `outgrow(epoch)` lets a local owner count on from a file that was brought here with a higher epoch;
     without it such a file is refused (`Fenced`). `node` and `boot` name this owner in take-over lines.
+    `journal`: durability is `power`.
     """
 
     def __init__(
@@ -77,9 +81,10 @@ class SessionFiles:
         boot: str = "",
         outgrow: Callable[[int], None] | None = None,
         on_foreign: Callable[[str, int, int], None] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.root = state / "sessions"
-        self._grant, self._sync = grant, sync
+        self._grant, self._sync, self._journal = grant, sync, journal
         self._node, self._boot = node, boot
         self._outgrow, self._on_foreign = outgrow, on_foreign
         self.ids = Ids(grant.token)
@@ -138,14 +143,17 @@ class SessionFiles:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock.acquire(now_ms)
+            self._finish_move(key, path)
             self._write_new(path, header)
+            if self._journal is not None:
+                self._journal.created(os.fspath(path), header)
         except FileExistsError:
             lock.release()
             raise UsageError(f"{key}: the session exists already ({path})") from None
         except OSError as error:
             lock.release()
             raise StorageFailed(f"{path}: can't be made ({error.strerror})") from None
-        return self._held(path, open_session(path), lock)
+        return self._held(path, open_session(path), lock, made=True)
 
     def open(self, key: str, now_ms: int) -> Held:
         """The file of an existing session, ready for the first append.
@@ -170,19 +178,29 @@ class SessionFiles:
         """`/new`: put the session's file aside (close it first) and begin one that names it as parent."""
         path = self.path(key)
         aside = path.with_name(f"{path.name[: -len(keys.SUFFIX)]}.{self.ids.entry(now_ms)}{keys.SUFFIX}")
+        self._void(path)
         try:
             _move_with_segments(path, aside)
         except FileNotFoundError:
             return self.create(key, cwd, now_ms)
+        except OSError as error:
+            raise StorageFailed(f"{path}: can't be put aside ({error.strerror}): it stays") from None
         return self.create(key, cwd, now_ms, os.fspath(aside))
+
+    def _finish_move(self, key: str, path: Path) -> None:
+        """A crash between the two renamings of `/new` left segments at a name that has no file now."""
+        segments, earlier = Path(f"{path}.segments"), self.earlier(key)
+        if earlier and segments.is_dir() and not path.exists():
+            disk.rename(segments, f"{earlier[-1]}.segments")
 
     def delete(self, key: str) -> bool:
         """Really delete a session: its file, those before it, segments, backups, locks. Close it first."""
         path = self.path(key)
+        self._void(path)
         stem = path.name[: -len(keys.SUFFIX)]
         found = [p for p in path.parent.glob(f"{stem}.*") if p.name.startswith(f"{stem}.")]
         for each in found:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+            shutil.rmtree(each) if each.is_dir() else disk.unlink(each)
         return bool(found)
 
     # --- taking over ------------------------------------------------------------------------------
@@ -233,52 +251,65 @@ class SessionFiles:
             held.opened = replace(opened, size=ack.size, epoch=epoch)
         return held
 
-    def _held(self, path: Path, opened: Opened, lock: SessionLock) -> Held:
+    def _held(self, path: Path, opened: Opened, lock: SessionLock, *, made: bool = False) -> Held:
         def report(was: int, now: int) -> None:
             if self._on_foreign is not None:
                 self._on_foreign(os.fspath(path), was, now)
 
+        run = None
+        if self._journal is not None:
+            if not made:
+                disk.sync_file(path)  # what others appended while it slept is in no journal
+            run = Run(self._journal, os.fspath(path), opened.size, fresh=not made)
         file = LocalSessionFile(
-            path, self._grant, size=opened.size, inode=opened.inode, sync=self._sync, on_foreign=report
+            path,
+            self._grant,
+            size=opened.size,
+            inode=opened.inode,
+            sync=self._sync,
+            on_foreign=report,
+            run=run,
         )
         return Held(file, opened, lock, self.ids)
 
+    def _void(self, path: Path) -> None:
+        """The file goes from its place: the journal must not put it back."""
+        if self._journal is not None:
+            self._journal.settle(os.fspath(path), sync=False)
+
     def _write_new(self, path: Path, header: bytes) -> None:
-        fd = _begun(path)
+        """The file appears with its whole header, or not at all: a torn one would be no session."""
+        _must_be_free(path)
+        temp = path.with_name(f"{path.name[:180]}.{self._grant.token:x}.tmp")
         try:
-            swap.write_all(fd, header)
-            if self._sync:
-                os.fsync(fd)
+            fd = disk.open_(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                disk.write_all(fd, header, temp)
+                if self._sync:
+                    disk.fsync(fd, temp)
+            finally:
+                os.close(fd)
+            disk.rename(temp, path)
         except OSError:
-            path.unlink()
+            temp.unlink(missing_ok=True)
             raise
-        finally:
-            os.close(fd)
         if self._sync:
-            swap.sync_folder(path.parent)
+            disk.sync_folder(path.parent)
 
 
-def _begun(path: Path) -> int:
-    """A descriptor on a file without a byte: made anew, or there and empty. Under the lock."""
-    try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        if not path.is_file() or path.stat().st_size:
-            raise
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-    try:
-        if os.fstat(fd).st_size:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
-        os.fchmod(fd, 0o600)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
+def _must_be_free(path: Path) -> None:
+    """Nothing of that name, or a file without a byte (of a crash, a full disk). Under the lock."""
+    there = path.is_symlink() or path.exists()
+    if there and (not path.is_file() or path.stat().st_size):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
 
 
 def _move_with_segments(path: Path, aside: Path) -> None:
-    os.rename(path, aside)
+    disk.rename(path, aside)
     try:
-        os.rename(f"{path}.segments", f"{aside}.segments")
+        disk.rename(f"{path}.segments", f"{aside}.segments")
     except FileNotFoundError:
         pass  # nothing was moved out of that file
+    except OSError:
+        disk.rename(aside, path)
+        raise

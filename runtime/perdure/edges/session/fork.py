@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from perdure.edges import disk
 from perdure.edges.session import lines, splice, tolerant
 from perdure.edges.session.branching import checkpoint_of, of_view, waits
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.session.load import Loaded, load
 from perdure.edges.session.lock import SessionLock
-from perdure.edges.session.swap import sync_folder, write_all
 from perdure.errors import StorageFailed, UnreadableFile, UsageError
 
 
@@ -69,12 +69,12 @@ def _write(
             out.writelines(_path(source, leaf))
         _finish(files, source, leaf, temp, epoch, now_ms)
         if sync:
-            _sync(temp)
-        os.rename(temp, path)
+            disk.sync_file(temp)
+        disk.rename(temp, path)
         if sync:
-            sync_folder(path.parent)
+            disk.sync_folder(path.parent)
     finally:
-        temp.unlink(missing_ok=True)
+        disk.unlink(temp, missing_ok=True)
 
 
 def _path(source: Loaded, leaf: str) -> Iterator[bytes]:
@@ -143,16 +143,8 @@ def _labels(
 
 
 def _append(temp: Path, *rows: bytes) -> None:
-    fd = os.open(temp, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    fd = disk.open_(temp, os.O_WRONLY | os.O_APPEND)
     try:
-        write_all(fd, b"".join(rows))
-    finally:
-        os.close(fd)
-
-
-def _sync(temp: Path) -> None:
-    fd = os.open(temp, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
+        disk.write_all(fd, b"".join(rows), temp)
     finally:
         os.close(fd)

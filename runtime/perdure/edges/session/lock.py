@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from perdure.edges import disk
 from perdure.edges.session.lines import iso
 from perdure.errors import Locked, StorageFailed
 
@@ -44,7 +45,7 @@ class SessionLock:
                 break
             if holder is not None and _too_young(reasons, self.path, now_ms):
                 break
-            self.path.unlink(missing_ok=True)
+            disk.unlink(self.path, missing_ok=True)
         pid = (holder or {}).get("pid", "unknown")
         raise Locked(f"session file locked: pid={pid} {self.path}: stop that program, or wait for it")
 
@@ -56,9 +57,9 @@ class SessionLock:
             self._held = None
             return False
         self._held, self._written = self._content(now_ms), now_ms
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        fd = disk.open_(self.path, os.O_WRONLY)
         try:
-            os.pwrite(fd, self._held, 0)  # of the same length: a reader never sees half of it
+            disk.pwrite(fd, self._held, 0, self.path)  # of the same length: a reader never sees half of it
         finally:
             os.close(fd)
         return True
@@ -67,9 +68,24 @@ class SessionLock:
         """Remove the lock if it is still ours."""
         if self._held is None:
             return
-        if self._current() == self._held:
-            self.path.unlink(missing_ok=True)
+        try:
+            if self._current() == self._held:
+                disk.unlink(self.path, missing_ok=True)
+        except OSError:
+            self._disown()
         self._held = None
+
+    def _disown(self) -> None:
+        """It can't be removed: it names nobody, then, so that it keeps nobody out, ourselves included."""
+        content = json.dumps({"pid": NO_PID, "createdAt": iso(self._written)}).encode()
+        try:
+            fd = disk.open_(self.path, os.O_WRONLY | os.O_TRUNC)
+            try:
+                disk.write_all(fd, content, self.path)
+            finally:
+                os.close(fd)
+        except OSError:
+            return  # a disk that takes nothing at all: it is stale in half an hour
 
     def orphan(self) -> None:
         """Leave the lock as a process that was killed leaves it: there, of a pid that is gone."""
@@ -85,14 +101,14 @@ class SessionLock:
 
     def _create(self, now_ms: int) -> bool:
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fd = disk.open_(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             return False
         except OSError as error:
             raise self._failed(error) from None
         content = self._content(now_ms)
         try:
-            whole = os.write(fd, content) == len(content)
+            whole = disk.write(fd, content, self.path) == len(content)
         except OSError as error:
             self.path.unlink(missing_ok=True)  # an empty lock would keep everybody out for a while
             raise self._failed(error) from None
@@ -189,13 +205,14 @@ def start_time(pid: int) -> int | None:
 def _too_young(reasons: tuple[str, ...], path: Path, now_ms: int) -> bool:
     """A lock that only can't be read may be one that is being written right now.
 
-    An empty one is for seconds only: later, its writer was killed before it could say who it is.
+    One that says nothing (empty, or torn by a power cut) is for seconds only: later, its writer was killed
+    before it could say who it is.
     """
     if not set(reasons) <= {"missing-pid", "invalid-createdAt"}:
         return False
     try:
-        status = path.stat()
-        return now_ms - status.st_mtime * 1000 <= (STALE_MS if status.st_size else EMPTY_MS)
+        whole = path.read_bytes().rstrip().endswith(b"}")
+        return now_ms - path.stat().st_mtime * 1000 <= (STALE_MS if whole else EMPTY_MS)
     except FileNotFoundError:
         return False
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from perdure.context.truncation.dag import Node
+from perdure.edges import disk
 from perdure.edges.session import checks, swap
 from perdure.edges.session.header import NEWEST, newer
 from perdure.edges.session.heads import heads, whole
@@ -69,10 +70,10 @@ def _mend(path: Path, now_ms: int, sync: bool) -> Mended:
     try:
         done = _rewrite(path, loaded, now_ms, sync)
     except BaseException:
-        backup.unlink()
+        disk.unlink(backup)
         raise
     if not done:
-        backup.unlink()
+        disk.unlink(backup)
         return Mended()
     left = {(found.kind, found.detail) for found in _damage(load(path))}
     return Mended(str(backup), tuple(found for found in damage if (found.kind, found.detail) not in left))
@@ -90,11 +91,11 @@ def _rewrite(path: Path, loaded: Loaded, now_ms: int, sync: bool) -> bool:
             staged = swap.stage(path, fd, loaded.file.size, now_ms, build, sync=sync)
             if _same(loaded, load(staged.temp)):
                 if filecmp.cmp(staged.temp, path, shallow=False):
-                    Path(staged.temp).unlink()
+                    disk.unlink(staged.temp)
                     return False
                 swap.commit(path, fd, staged, sync=sync)
                 return True
-            Path(staged.temp).unlink()
+            disk.unlink(staged.temp)
     finally:
         os.close(fd)
     raise UnreadableFile(f"{path}: mending would change what the session shows: left as it is")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from perdure.context.truncation.dag import Node
+from perdure.edges import disk
 from perdure.edges.session import lines, own, splice
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.files import Held
@@ -37,7 +38,7 @@ def rewrite(
     later = load(staged.temp)
     shown = [item.entry for item in later.opened(decode=True).items]
     if shown != list(expected) or len(later.stale) > len(loaded.stale):
-        Path(staged.temp).unlink()
+        disk.unlink(staged.temp)
         why = "damage in the file stands in the way; `perdure doctor` says more"
         raise UnreadableFile(f"{loaded.path}: {why}")
     held.file.commit(staged)

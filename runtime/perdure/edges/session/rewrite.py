@@ -20,7 +20,7 @@ import msgspec
 from perdure.context.truncation import plan as truncation
 from perdure.context.truncation.dag import Node, cover
 from perdure.context.truncation.plan import Plan, Ties
-from perdure.edges import segments
+from perdure.edges import disk, segments
 from perdure.edges.segments import Moved, SegmentInfo
 from perdure.edges.session import lines, own, past, scan, splice, swap
 from perdure.edges.session.decode import WireEntry, decode_entry
@@ -115,10 +115,10 @@ def sweep(loaded: Loaded) -> tuple[str, ...]:
     gone = []
     for place in segments.segments_of(path):
         if place.name not in named and _all_here(loaded, place):
-            place.unlink()
+            disk.unlink(place)
             gone.append(place.name)
     for temp in swap.leftovers(path):
-        temp.unlink()
+        disk.unlink(temp)
         gone.append(temp.name)
     return tuple(gone)
 
@@ -146,8 +146,8 @@ def commit(file: LocalSessionFile, prepared: Prepared) -> Truncated:
 
 def discard(prepared: Prepared) -> None:
     """Forget a prepared truncation; nothing has changed."""
-    Path(prepared.staged.temp).unlink(missing_ok=True)
-    prepared.segment.unlink(missing_ok=True)
+    disk.unlink(prepared.staged.temp, missing_ok=True)
+    disk.unlink(prepared.segment, missing_ok=True)
 
 
 # --- what heads don't tell ------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def _stage(
         edits = [*_cuts(loaded, plan), *_links(loaded, plan), _note(loaded, plan, info, id, now_ms)]
         staged = file.stage(builder(loaded, edits), loaded.file.size)
     except BaseException:
-        segment.unlink(missing_ok=True)
+        disk.unlink(segment, missing_ok=True)
         raise
     report = Truncated(
         True,

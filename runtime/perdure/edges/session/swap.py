@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from perdure.edges import disk
 from perdure.records import Record
 
 _COPY = 1 << 22
@@ -41,17 +42,17 @@ def stage(
 ) -> Staged:
     """Build the new content in a temp file beside `path`, with its mode. Removed again if that fails."""
     temp = path.with_name(f"{path.name[:180]}.{token:x}.tmp")
-    temp.unlink(missing_ok=True)
-    fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    disk.unlink(temp, missing_ok=True)
+    fd = disk.open_(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         _same_rights(old_fd, fd)
         with os.fdopen(os.dup(fd), "wb") as out:
             build(out)
         if sync:
-            os.fsync(fd)
+            disk.fsync(fd, temp)
         return Staged(os.fspath(temp), base, os.fstat(fd).st_size)
     except BaseException:
-        temp.unlink(missing_ok=True)
+        disk.unlink(temp, missing_ok=True)
         raise
     finally:
         os.close(fd)
@@ -74,12 +75,12 @@ _HEX = re.compile("[0-9a-f]+")
 def commit(path: Path, old_fd: int, staged: Staged, *, sync: bool) -> Swapped:
     """Put the staged file in the place of `path`, then carry over what the old inode got meanwhile."""
     _remember(path, staged)
-    os.rename(staged.temp, path)
+    disk.rename(staged.temp, path)
     if sync:
-        sync_folder(path.parent)
-    new_fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        disk.sync_folder(path.parent)
+    new_fd = disk.open_(path, os.O_RDWR | os.O_APPEND)
     try:
-        late = _carry(old_fd, staged.base, new_fd, sync=sync)
+        late = _carry(old_fd, staged.base, new_fd, path, sync=sync)
         _forget(path)
         status = os.fstat(new_fd)
         return Swapped(status.st_ino, status.st_size, late)
@@ -114,18 +115,16 @@ def _remember(path: Path, staged: Staged) -> None:
     mark, kept = _names(path)
     _forget(path)
     try:
-        os.symlink(
-            f"{staged.base:x}.{staged.size:x}", mark
-        )  # first made, last removed: `finish` looks for it
-        os.link(path, kept)
+        disk.symlink(f"{staged.base:x}.{staged.size:x}", mark)  # first made, last removed: `finish` looks
+        disk.link(path, kept)
     except OSError:
         _forget(path)  # a file system without links: only a crash of both writers at once could lose a tail
 
 
 def _forget(path: Path) -> None:
     mark, kept = _names(path)
-    kept.unlink(missing_ok=True)
-    mark.unlink(missing_ok=True)
+    disk.unlink(kept, missing_ok=True)
+    disk.unlink(mark, missing_ok=True)
 
 
 def take_over(path: Path, token: int, *, sync: bool) -> None:
@@ -157,34 +156,25 @@ def copier(fd: int, size: int) -> Callable[[BinaryIO], None]:
     return build
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _carry(old_fd: int, base: int, new_fd: int, *, sync: bool) -> int:
+def _carry(old_fd: int, base: int, new_fd: int, path: Path, *, sync: bool) -> int:
     late = _read(old_fd, base)
     if late:
-        write_all(new_fd, late if late.endswith(b"\n") else late + b"\n")
+        disk.write_all(new_fd, late if late.endswith(b"\n") else late + b"\n", path)
         if sync:
-            os.fsync(new_fd)
+            disk.fsync(new_fd, path)
     return len(late)
 
 
 def _recover(kept: Path, base: int, path: Path, size: int, *, sync: bool) -> int:
     old_fd = os.open(kept, os.O_RDONLY | os.O_CLOEXEC)
-    new_fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    new_fd = disk.open_(path, os.O_RDWR | os.O_APPEND)
     try:
         late, there = _read(old_fd, base), _read(new_fd, size)
         if not late or there.startswith(late):
             return 0
         if late.startswith(there):  # the crash cut the carrying short: a part of what comes now
-            os.ftruncate(new_fd, size)
-        return _carry(old_fd, base, new_fd, sync=sync)
+            disk.truncate(new_fd, size, path)
+        return _carry(old_fd, base, new_fd, path, sync=sync)
     finally:
         os.close(old_fd)
         os.close(new_fd)
@@ -196,13 +186,6 @@ def _read(fd: int, start: int) -> bytes:
         parts.append(block)
         at += len(block)
     return b"".join(parts)
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`; an error leaves what was written."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def whole_lines(fd: int, size: int) -> int:

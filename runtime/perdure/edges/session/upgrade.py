@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perdure.context.truncation.dag import COMPACTION, Node
+from perdure.edges import disk
 from perdure.edges.session import splice, swap
 from perdure.edges.session.load import Loaded, load
 from perdure.errors import UnreadableFile
@@ -40,7 +41,7 @@ def upgrade(path: Path, token: int, *, sync: bool) -> Path:
 def _backup(path: Path, version: int) -> Path:
     backup = path.with_name(f"{path.name}.bak-v{version}")
     if backup.exists():  # of an earlier, interrupted upgrade; the file itself is still the old one
-        backup.unlink()
+        disk.unlink(backup)
     shutil.copy2(path, backup)
     return backup
 

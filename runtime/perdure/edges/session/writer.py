@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perdure.contracts import Ack, Grant
+from perdure.edges import disk
+from perdure.edges.journal.run import Run
 from perdure.edges.session import swap
 from perdure.edges.session.swap import Staged
 from perdure.errors import Fenced, PerdureError, StorageFailed
@@ -32,8 +34,9 @@ class ForeignWrite(PerdureError):
 class LocalSessionFile:
     """One session file under one grant. Owns a descriptor only between an append and `release`.
 
-    `on_foreign(was, now)` reports foreign bytes that came between our look and our write, or during a
-    rewrite: ours were acknowledged and stand behind them; read the file again before the next append.
+    `run` tells the journal of what is written (durability `power`). `on_foreign(was, now)` reports foreign
+    bytes that came between our look and our write, or during a rewrite: ours were acknowledged and stand
+    behind them; read the file again before the next append.
     """
 
     def __init__(
@@ -45,8 +48,9 @@ class LocalSessionFile:
         inode: int,
         sync: bool = True,
         on_foreign: Callable[[int, int], None] | None = None,
+        run: Run | None = None,
     ) -> None:
-        self._path, self._grant, self._sync = path, grant, sync
+        self._path, self._grant, self._sync, self._run = path, grant, sync, run
         self._name = os.fspath(path)
         self._size, self._inode = size, inode
         self._on_foreign = on_foreign
@@ -90,11 +94,16 @@ class LocalSessionFile:
             data = b"\n" + whole
         end = self._size + len(data)
         self._write(fd, data)
-        return self._acknowledge(fd, end, end - len(whole))
+        ack = self._acknowledge(fd, end, end - len(whole))
+        if self._run is not None:
+            self._run.appended(ack.offset + len(whole) - len(data), data)
+        return ack
 
     def _ready(self, *, grown: bool = False) -> int:
         """The descriptor, when the file is ours and as we left it (or at least as long, if `grown`)."""
         self._owned()
+        if self._run is not None:
+            self._run.journal.check()
         try:
             fd = self._open()
             if self._cut is not None:
@@ -114,7 +123,7 @@ class LocalSessionFile:
 
     def _write(self, fd: int, data: bytes) -> None:
         try:
-            written = os.write(fd, data)
+            written = disk.write(fd, data, self._name)
         except OSError as error:
             raise self._failed(error) from None
         if written != len(data):
@@ -157,7 +166,7 @@ class LocalSessionFile:
 
     def _cut_again(self, fd: int, start: int, end: int) -> None:
         if os.fstat(fd).st_size == end:
-            os.ftruncate(fd, start)
+            disk.truncate(fd, start, self._name)
         self._cut = None
 
     # --- rewrite ----------------------------------------------------------------------------------
@@ -200,9 +209,11 @@ class LocalSessionFile:
             fd = self._ready(grown=True)
             if os.stat(self._name).st_ino != self._inode:
                 raise self._fence("another owner took it over")
+            if self._run is not None:
+                self._run.void()
             done = swap.commit(self._path, fd, staged, sync=self._sync)
         except PerdureError:
-            Path(staged.temp).unlink(missing_ok=True)
+            disk.unlink(staged.temp, missing_ok=True)
             raise
         except OSError as error:
             raise self._half_done(staged, error) from None
@@ -216,7 +227,7 @@ class LocalSessionFile:
 
     def _half_done(self, staged: Staged, error: OSError) -> StorageFailed:
         """A swap failed: before the rename nothing happened, after it the old tail waits to be added."""
-        Path(staged.temp).unlink(missing_ok=True)
+        disk.unlink(staged.temp, missing_ok=True)
         status = os.stat(self._name)
         if status.st_ino != self._inode:
             self._moved_to(status.st_ino, status.st_size)
@@ -243,7 +254,7 @@ class LocalSessionFile:
         try:
             fd = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                os.fsync(fd)
+                disk.fsync(fd, self._name)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -265,6 +276,8 @@ class LocalSessionFile:
         try:
             if handover and self._sync and self._fenced is None:
                 self.sync()
+                if self._run is not None:
+                    self._run.left()
         finally:
             self.release()
             self._fenced = self._fenced or "it was closed"
@@ -274,7 +287,7 @@ class LocalSessionFile:
             swap.finish(self._path, sync=self._sync)
             self._size, self._unfinished = os.stat(self._name).st_size, False
         if self._fd is None:
-            self._fd = os.open(self._name, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            self._fd = disk.open_(self._name, os.O_RDWR | os.O_APPEND)
             if os.fstat(self._fd).st_ino != self._inode:
                 raise self._fence("another owner took it over")
         if self._whole is None:
