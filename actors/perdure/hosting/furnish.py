@@ -15,6 +15,7 @@ from perdure.context.cache.contract import LIFE
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.contracts import Tool
 from perdure.edges.blobs import LocalBlobs
+from perdure.edges.erasing import Eraser
 from perdure.edges.images import scaler
 from perdure.edges.log import Log
 from perdure.edges.models import catalog
@@ -24,6 +25,7 @@ from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
+from perdure.hosting.deleting import Deleting
 from perdure.hosting.given import Given
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
@@ -90,6 +92,7 @@ class Furnished:
     services: Services
     directory: Directory
     resolver: HostResolver
+    deleting: Deleting
 
 
 def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
@@ -101,6 +104,8 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     events = kernel.channel("events", on_drop=lambda *_: None)
     tell = (log, resolved.stands_in, events.publish)
     compaction, cache = settings.compaction, settings.cache
+    blobs = LocalBlobs(ground.folder.evidence, ground.io)
+    ground.upkeep.settled = blobs.settle
     services: Services
     directory: Directory
     services = Services(
@@ -108,7 +113,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         clock=clock,
         io=ground.io,
         files=session_files(ground),
-        blobs=LocalBlobs(ground.folder.evidence, ground.io),
+        blobs=blobs,
         resolver=resolved,
         tools=by_name,
         pools=tree.grow(kernel, lambda: services, settings.host.workers),
@@ -131,7 +136,8 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         on_idle=lambda key: directory.rested(key),
     )
     directory = Directory(services, given.most_awake or settings.host.awake)
-    return Furnished(services, directory, resolved)
+    eraser = Eraser(ground.folder.path, blobs, ground.upkeep.index, sync=ground.io.sync)
+    return Furnished(services, directory, resolved, Deleting(services, directory, eraser))
 
 
 def _models(ground: Ground, given: Given) -> tuple[ModelInfo, Mapping[str, ModelFactory]]:
