@@ -53,7 +53,7 @@ def emit(value: Any) -> None:
         data = msgspec.json.format(data, indent=2)
     except msgspec.DecodeError:
         pass  # stored text with half a surrogate pair as an escape: JSON that the formatter refuses
-    data = _HIDDEN.sub(_escaped, data)
+    data = hidden_escaped(data)
     sys.stdout.flush()
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
@@ -124,6 +124,11 @@ def size(count: int) -> str:
     while value >= 1000 and unit < len(_UNITS) - 1:
         value, unit = value / 1000, unit + 1
     return f"{count:,} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def hidden_escaped(data: bytes) -> bytes:
+    """JSON, or text, whose invisible and reordering characters are spelled out."""
+    return _HIDDEN.sub(_escaped, data)
 
 
 def _escaped(found: re.Match[bytes]) -> bytes:

@@ -138,7 +138,7 @@ class SessionIndex:
         query = "select entry from seen where session = ? and sender = ? and mid = ?"
         with self._reading() as db:
             found = db.execute(query, (_text(session), _text(sender), _text(mid))).fetchone()
-        return None if found is None else _back(found[0])
+        return None if found is None else text_of(found[0])
 
     # --- whole ------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class SessionIndex:
         return count
 
     def _keys(self, db: sqlite3.Connection) -> list[tuple[str]]:
-        return [(_back(row[0]),) for row in db.execute("select key from sessions").fetchall()]
+        return [(text_of(row[0]),) for row in db.execute("select key from sessions").fetchall()]
 
     def close(self) -> None:
         """Close the database."""
@@ -264,9 +264,9 @@ def _of_the_disk(error: Exception) -> bool:
 
 def _row(values: tuple[Any, ...]) -> Row:
     key, path, size, mtime_ns, entries, updated, next_timer, turn, pending, name = values
-    named = None if name is None else _back(name)
+    named = None if name is None else text_of(name)
     times = (updated, next_timer)
-    return Row(_back(key), _back(path), size, mtime_ns, entries, *times, bool(turn), pending, named)
+    return Row(text_of(key), text_of(path), size, mtime_ns, entries, *times, bool(turn), pending, named)
 
 
 def _values(row: Row) -> tuple[Any, ...]:
@@ -293,5 +293,6 @@ def _text(text: str) -> str | bytes:
     return text
 
 
-def _back(value: str | bytes) -> str:
+def text_of(value: str | bytes) -> str:
+    """A text as it was put in."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
