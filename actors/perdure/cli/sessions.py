@@ -37,7 +37,7 @@ class Wanted:
     every: bool = False
 
 
-def run_list(wanted: Wanted, *, state: Path | None, as_json: bool) -> int:
+def run_list(*, wanted: Wanted, state: Path | None, as_json: bool) -> int:
     """The sessions of a state folder, the latest first.
 
     Where the index knows a file as it is, it isn't opened; else its first block is read.

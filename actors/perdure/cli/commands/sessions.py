@@ -29,7 +29,7 @@ def sessions_list(
     """List the sessions of a state folder, the latest first. What isn't shown is counted on stderr."""
     from perdure.cli.sessions import Wanted, run_list
 
-    return run_list(Wanted(agent, limit, children, every), state=state, as_json=json)
+    return run_list(wanted=Wanted(agent, limit, children, every), state=state, as_json=json)
 
 
 @sessions.command(name="show", group=LISTED)
