@@ -308,7 +308,8 @@ class Host:
         )
         found = furnish(ground, self._given, more)
         self.services, self.directory, self.resolver = found.services, found.directory, found.resolver
-        self.deleting, self.files = found.deleting, found.services.files
+        self.deleting, self.retaining = found.deleting, found.retaining
+        self.files = found.services.files
         self.totals = Totals()
         self.services.events.subscribe("totals", self.totals.told)
         self._listeners = self._mids = 0

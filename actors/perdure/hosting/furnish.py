@@ -27,6 +27,7 @@ from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
 from perdure.hosting.deleting import Deleting
 from perdure.hosting.given import Given
+from perdure.hosting.retaining import Retaining
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
@@ -93,6 +94,7 @@ class Furnished:
     directory: Directory
     resolver: HostResolver
     deleting: Deleting
+    retaining: Retaining
 
 
 def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
@@ -137,7 +139,10 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     )
     directory = Directory(services, given.most_awake or settings.host.awake)
     eraser = Eraser(ground.folder.path, blobs, ground.upkeep.index, sync=ground.io.sync)
-    return Furnished(services, directory, resolved, Deleting(services, directory, eraser))
+    retaining = Retaining(services, directory, eraser, blobs, ground.folder, settings.retention)
+    if settings.retention.anything:
+        kernel.spawn("retention", retaining.run)
+    return Furnished(services, directory, resolved, Deleting(services, directory, eraser), retaining)
 
 
 def _models(ground: Ground, given: Given) -> tuple[ModelInfo, Mapping[str, ModelFactory]]:

@@ -59,3 +59,24 @@ def restore(
     from perdure.cli.backing import run_restore
 
     return run_restore(file, state=state, answer=answer, as_json=json)
+
+
+@app.command(group=KEEPING)
+def cleanup(
+    *,
+    dry_run: Annotated[
+        bool,
+        Parameter(
+            name="--dry-run", negative="", help="Say what would go, change nothing.", show_default=False
+        ),
+    ] = False,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Remove what `[retention]` in perdure.toml doesn't keep, archived and verified first.
+
+    Exit code: 0, or 1 where the limits don't hold afterwards: what is in use is never removed.
+    """
+    from perdure.cli.cleaning import run
+
+    return run(dry_run=dry_run, state=state, as_json=json)
