@@ -339,6 +339,11 @@ def test_a_message_may_begin_with_a_hyphen(state: Path) -> None:
     assert said_by_users(session_path(state.parent)) == ["- one thing"]
 
 
+def test_what_a_compaction_did_is_told_once(state: Path) -> None:
+    ran = fed(b"one\ntwo\n/compact\n", "--state", state)
+    assert (ran.out + ran.err).count("ompacted") == 1
+
+
 def test_help_names_every_command(state: Path) -> None:
     ran = fed(b"/help\n", "--state", state)
     banner, told = ran.out.splitlines()

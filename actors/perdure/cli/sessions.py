@@ -21,7 +21,7 @@ from perdure.edges.session.encode import encode_message
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer, parse_header, reading
 from perdure.edges.session.lines import iso
-from perdure.edges.session.links import is_subagent
+from perdure.edges.session.links import is_subagent, link_of, named
 from perdure.edges.session.scan import BOM, FIRST_BLOCK, read
 from perdure.edges.session.tail import open_session
 from perdure.errors import UnreadableFile, UsageError
@@ -179,6 +179,7 @@ def _as_json(target: Target, opened: Opened) -> dict[str, Any]:
         "cwd": opened.cwd,
         "leaf": opened.leaf,
         "compaction": opened.compaction,
+        "link": _link(target, opened),
         "earlier": [os.fspath(path) for path in _earlier(target)],
         "waiting": [{"entry": p.entry, "sender": p.letter.sender} for p in opened.pending],
         "messages": [
@@ -186,6 +187,13 @@ def _as_json(target: Target, opened: Opened) -> dict[str, Any]:
             for item in opened.items
         ],
     }
+
+
+def _link(target: Target, opened: Opened) -> dict[str, Any] | None:
+    """Where the session came from; nothing that is shown is read from there."""
+    key = target.key or named(os.path.abspath(target.path))
+    found = link_of(key, opened.parent_session)
+    return None if found is None else {"kind": found.kind, "key": found.key, "file": found.file}
 
 
 def _print(target: Target, opened: Opened) -> None:
