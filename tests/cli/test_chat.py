@@ -180,7 +180,7 @@ def test_lines_of_a_pipe_wait_for_the_answer_before(state: Path) -> None:
     ran = fed(lines.encode(), "--state", state)
     assert ran.code == 0
     out = ran.out
-    places = [out.index(text) for text in (": one\n", "now low", "(1 messages so far): two\n", "levels")]
+    places = [out.index(text) for text in (": one\n", "now low", "(1 message so far): two\n", "levels")]
     assert places == sorted(places)
 
 

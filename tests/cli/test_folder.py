@@ -180,6 +180,10 @@ def test_an_export_holds_every_entry_and_shows_the_same(folder: Folder, tmp_path
     assert run("sessions", "export", KEY, "--state", folder.state).out.encode() == out.read_bytes()
     assert "exists" in failed(run("sessions", "export", path, "-o", out))
     assert "itself" in failed(run("sessions", "export", path, "-o", path, "--force"))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for words in (("sessions", "export", path, "-o", pipe), ("backup", pipe, "--state", folder.state)):
+        assert "no plain file" in failed(run(*words, "--force"))
 
 
 def test_an_export_without_a_segment_says_so(folder: Folder, tmp_path: Path) -> None:

@@ -6,19 +6,35 @@ import os
 import zipfile
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from helpers_cli import failed, fingerprint, run
-from helpers_host import KEY, Gate, Play, ask, calls, hosted, said_by_users, session_path, tells, virtual
+from helpers_host import (
+    KEY,
+    Gate,
+    Play,
+    ask,
+    calls,
+    hosted,
+    real,
+    said_by_users,
+    session_path,
+    tells,
+    virtual,
+)
 from helpers_sessions import assistant, compaction, user, write
 from perdure.edges import backup
 from perdure.edges.backup import back_up
 from perdure.edges.models.reply import say
 from perdure.edges.restoring import restore
+from perdure.edges.session.history import History, shown
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
 from perdure.edges.state import StateFolder
 from perdure.errors import StorageFailed, UnreadableFile, UsageError
+from perdure.kernel.clock import RealClock
 from perdure.kernel.virtual import VirtualClock
 
 NOW = 1_790_000_000_000
@@ -305,3 +321,48 @@ def test_a_full_disk_leaves_no_half_backup(tmp_path: Path, monkeypatch: pytest.M
 
 def _full(*_arguments: object) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_backups_under_load_hold_whatever_was_acknowledged_before_them(tmp_path: Path) -> None:
+    keys = [f"agent:main:cli:dm:s{n}" for n in range(4)]
+    acknowledged: dict[str, list[str]] = {key: [] for key in keys}
+    taken: list[dict[str, list[str]]] = []
+
+    async def main() -> None:
+        async with hosted(tmp_path, Play(), RealClock(), truncate_after=2_000) as host:
+            done = anyio.Event()
+
+            async def talk(key: str) -> None:
+                n = 0
+                while not done.is_set():
+                    sent = await host.send(key, f"{key} {n} {'x' * 500}")
+                    acknowledged[key].append(f"{n}")
+                    n += 1
+                    await sent.reply(20)
+                    if n % 5 == 0:
+                        await host.command(key, "/compact")
+
+            async with anyio.create_task_group() as group:
+                for key in keys:
+                    group.start_soon(talk, key)
+                for n in range(4):
+                    taken.append({key: list(told) for key, told in acknowledged.items()})
+                    await anyio.to_thread.run_sync(back_up, folder_of(tmp_path), tmp_path / f"{n}.zip", NOW)
+                done.set()
+
+    real(main)
+    for n, before in enumerate(taken):
+        restore(tmp_path / f"{n}.zip", tmp_path / f"r{n}" / "state", NOW)
+        for key, told in before.items():
+            path = session_path(tmp_path / f"r{n}", key)
+            if not told:
+                continue
+            history = History(path)
+            said = [text.split()[2] for _, raw in history.records() if (text := _user_text(raw))]
+            assert said[: len(told)] == told
+            assert len(set(said)) == len(said)
+
+
+def _user_text(raw: bytes) -> str:
+    text = shown(raw)
+    return text if text.startswith("user: agent:") else ""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.output import emit, fail, say, size, warn
+from perdure.cli.output import emit, fail, refuse_taken, say, size, warn
 from perdure.cli.owning import now_ms
 from perdure.cli.target import existing
 from perdure.context.text.plural import counted
@@ -19,8 +19,7 @@ from perdure.edges.session.lines import iso
 def run_backup(out: Path, *, workspaces: bool, force: bool, state: Path | None, as_json: bool) -> int:
     """Exit 0, or 1 where evidence was damaged already: it is in the backup as it is."""
     folder = existing(state)
-    if os.path.lexists(out) and not force:
-        fail(f"{out}: exists: name another file, or give --force")
+    refuse_taken(out, force=force)
     if folder.path in (out.resolve(), *out.resolve().parents):
         fail(f"{out}: lies in the state folder itself: put it elsewhere")
     done = back_up(folder, out, now_ms(), workspaces=workspaces)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias
 
 from perdure.cli.markdown import markdown
-from perdure.cli.output import emit, fail, hidden_escaped, patience, say, size, warn
+from perdure.cli.output import emit, fail, hidden_escaped, patience, refuse_taken, say, size, warn
 from perdure.cli.target import Target, find
 from perdure.context.text.plural import counted
 from perdure.edges.session.load import Loaded, load
@@ -55,8 +55,7 @@ def _print(lines: Iterable[bytes]) -> None:
 def _refuse(out: Path, found: Target, *, force: bool) -> None:
     if out.exists() and os.path.samefile(out, found.path):
         fail(f"{out}: that is the session file itself: name another with -o")
-    if os.path.lexists(out) and not force:
-        fail(f"{out}: exists: name another file with -o, or give --force")
+    refuse_taken(out, force=force)
 
 
 def _write(out: Path, lines: Iterable[bytes], loaded: Loaded, *, exact: bool) -> None:

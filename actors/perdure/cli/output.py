@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -71,6 +72,16 @@ def warn(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         pass  # nobody hears: the exit code says it
+
+
+def refuse_taken(out: Path, *, force: bool) -> None:
+    """Fail where a file is to be made and something is: `--force` replaces a file, and nothing else."""
+    if not os.path.lexists(out):
+        return
+    if not force:
+        fail(f"{out}: exists: name another file, or give --force")
+    if not out.is_file() or out.is_symlink():
+        fail(f"{out}: is no plain file, and is never replaced: name another")
 
 
 def patience(path: str | os.PathLike[str]) -> None:
