@@ -15,6 +15,8 @@ from perdure.edges.bundle import Manifest
 from perdure.edges.restoring import Waiting, restore
 from perdure.edges.session.lines import iso
 
+SHOWN = 50  # lines for a person
+
 
 def run_backup(out: Path, *, workspaces: bool, force: bool, state: Path | None, as_json: bool) -> int:
     """Exit 0, or 1 where evidence was damaged already: it is in the backup as it is."""
@@ -47,10 +49,12 @@ def run_restore(file: Path, *, state: Path, answer: bool, as_json: bool) -> int:
     say(f"{target}: {_told(done.manifest)}, every byte verified")
     if done.waiting:
         say(f"{counted(len(done.waiting), 'message')} waited and will not be answered here (--answer would):")
-    for each in done.waiting:
+    for each in done.waiting[:SHOWN]:
         say(f"  {each.key}  of {each.sender}, {iso(each.arrived)[:19]}Z  [{each.mid}]")
-    for key in done.interrupted:
+    for key in done.interrupted[:SHOWN]:
         say(f"  {key}  a turn had been cut off: it is not taken up")
+    if max(len(done.waiting), len(done.interrupted)) > SHOWN:
+        say(f"  … only {SHOWN} of each are listed: --json lists all")
     return 1 if done.problems else 0
 
 

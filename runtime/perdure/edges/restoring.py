@@ -66,7 +66,7 @@ def restore(backup: Path, target: Path, now_ms: int, *, answer: bool = False) ->
     try:
         _unpack(backup, manifest, temp)
         found = _settle(temp, manifest, now_ms, answer=answer)
-        sync_folder(temp)
+        os.sync()  # all of it at once, before the name says that it is there
         os.rename(temp, target)
         sync_folder(target.parent)
     except OSError as error:
@@ -140,7 +140,7 @@ def _settle(temp: Path, manifest: Manifest, now_ms: int, *, answer: bool) -> Res
     try:
         grant = placement.grant(0)
         assert grant is not None
-        files = SessionFiles(temp, grant, outgrow=placement.outgrow)
+        files = SessionFiles(temp, grant, sync=False, outgrow=placement.outgrow)
         return _settled(files, manifest, now_ms, answer=answer, epoch=grant.token)
     finally:
         placement.close(clean=True)
