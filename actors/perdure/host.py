@@ -38,6 +38,7 @@ from perdure.contracts import (
 from perdure.edges import disk
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
+from perdure.edges.erasing import Erased
 from perdure.edges.log import open_log
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.settings import Settings
@@ -154,6 +155,7 @@ class Host:
             self.upkeep = Upkeep(self.kernel, self.io, index, self.log, syncs=journal is None)
             self.durable = Durable(self.kernel, self.io, journal, self.log)
             self._furnish(await self._mcp_tools())
+            await self.deleting.finish()
         except BaseException:
             await self._stack.aclose()
             raise
@@ -247,6 +249,15 @@ class Host:
         """Stop the session's running turn, or its compaction; whether there was anything to stop."""
         return bool(await self._ask(key, Abort, 30.0))
 
+    async def delete(self, key: str) -> tuple[Erased, ...]:
+        """Delete a session for good, its subagents first; what went. A running turn is stopped.
+
+        Mail that comes meanwhile is refused (`Busy`); later mail begins a new session. Raises
+        `SessionNotFound`, `Locked` (by another program), `Busy` (it can't be stopped), `StorageFailed`.
+        """
+        self._must_run()
+        return await self.deleting.delete(arguments.a_key(key))
+
     def events(self, key: str | None = None) -> AsyncIterator[Event]:
         """What happens from now on, in one session or all: best-effort, the oldest goes when you are slow."""
         self._must_run()
@@ -316,6 +327,7 @@ class Host:
         )
         found = furnish(ground, self._given, more)
         self.services, self.directory, self.resolver = found.services, found.directory, found.resolver
+        self.deleting, self.retaining = found.deleting, found.retaining
         self.files = found.services.files
         self.totals = Totals()
         self.services.events.subscribe("totals", self.totals.told)

@@ -177,7 +177,7 @@ def test_discarding_segments_is_noted_and_no_damage(folder: Folder) -> None:
     folder.run("truncate", KEY)
     shown = folder.shown()
     plan = folder.run("truncate", KEY, "--discard-segments", "--dry-run")
-    assert "would discard for good 1 segments" in str(plan["text"])
+    assert "would discard for good 1 segment" in str(plan["text"])
     assert len(segments.segments_of(folder.path)) == 1
     done = folder.run("truncate", KEY, "--discard-segments")
     assert done["done"]

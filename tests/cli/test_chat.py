@@ -180,7 +180,7 @@ def test_lines_of_a_pipe_wait_for_the_answer_before(state: Path) -> None:
     ran = fed(lines.encode(), "--state", state)
     assert ran.code == 0
     out = ran.out
-    places = [out.index(text) for text in (": one\n", "now low", "(1 messages so far): two\n", "levels")]
+    places = [out.index(text) for text in (": one\n", "now low", "(1 message so far): two\n", "levels")]
     assert places == sorted(places)
 
 
@@ -337,6 +337,11 @@ def test_a_model_named_with_the_command_is_the_sessions_choice(
 def test_a_message_may_begin_with_a_hyphen(state: Path) -> None:
     assert run("chat", "-m", "- one thing", "--state", state).code == 0
     assert said_by_users(session_path(state.parent)) == ["- one thing"]
+
+
+def test_what_a_compaction_did_is_told_once(state: Path) -> None:
+    ran = fed(b"one\ntwo\n/compact\n", "--state", state)
+    assert (ran.out + ran.err).count("ompacted") == 1
 
 
 def test_help_names_every_command(state: Path) -> None:

@@ -31,6 +31,8 @@ def test_each_session_has_its_key_size_and_time(tmp_path: Path) -> None:
     row = listed(file.parent)[MAIN]
     assert row == {
         "key": "agent:main:cli:dm:local",
+        "name": None,
+        "kind": "session",
         "file": str(file),
         "entries": None,
         "bytes": file.stat().st_size,

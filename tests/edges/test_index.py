@@ -65,6 +65,10 @@ def test_an_index_survives_closing_and_knows_when_there_was_none(path):
     assert first.fresh
     first.put(row("a"))
     first.close()
+    killed_before_its_scan = SessionIndex(path)
+    assert killed_before_its_scan.fresh
+    killed_before_its_scan.rebuild([row("a")])
+    killed_before_its_scan.close()
     second = SessionIndex(path)
     assert (second.fresh, second.get("a")) == (False, row("a"))
     second.close()

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
+from msgspec.structs import replace
 
 from helpers_host import KEY, Gate, Play, ask, hosted, real, said_by_users, session_path
-from perdure.edges.index import SessionIndex
+from perdure.edges.index import Row, SessionIndex
 from perdure.edges.models.reply import ScriptedReply, say
+from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.facts import Seen
 from perdure.errors import StorageFailed
 from perdure.kernel.clock import RealClock
+
+HEAD = (
+    b'{"type":"session","version":3,"id":"s","timestamp":"2026-01-05T08:00:00.000Z","cwd":"/w"}\n'
+    b'{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-05T08:00:00.000Z",'
+    b'"message":{"role":"assistant","content":[],"stopReason":"stop"}}\n'
+)
 
 
 def log_of(folder: Path) -> str:
@@ -102,6 +115,83 @@ def test_letters_left_waiting_by_a_clean_close_are_answered_after_the_next_start
 
     real(main)
     assert said_by_users(session_path(tmp_path)) == ["first", "second"]
+
+
+def test_a_start_with_5000_sessions_opens_none_of_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "state" / "sessions" / "main"
+    root.mkdir(parents=True)
+    index = SessionIndex(tmp_path / "state" / "index.sqlite", sync=False)
+    rows = []
+    for n in range(5_000):
+        path = root / f"agent+main+cli+dm+{n}.jsonl"
+        path.write_bytes(HEAD)
+        rows.append(Row(f"agent:main:cli:dm:{n}", str(path), len(HEAD), path.stat().st_mtime_ns, entries=0))
+    index.rebuild(rows)
+    index.put(replace(rows[7], pending=1))
+    index.close()
+    LocalPlacement(tmp_path / "state", wall_ms=1).close(clean=True)
+    opened: list[str] = []
+    really = os.open
+
+    def noting(path: Any, *arguments: Any, **more: Any) -> int:
+        opened.extend([str(path)] if str(path).endswith(".jsonl") else [])
+        return really(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", noting)
+
+    async def main() -> None:
+        async with hosted(tmp_path, Play(), RealClock()) as host:
+            assert (await ask(host, "hello", "agent:main:cli:dm:3")).text == "ok 1"
+
+    real(main)
+    touched = {name.rpartition("+")[2] for name in opened}
+    assert touched <= {"3.jsonl", "7.jsonl"}, len(touched)
+
+
+def test_an_index_that_is_scanned_anew_holds_nobody_up_and_keeps_what_is_newer(tmp_path: Path) -> None:
+    index = SessionIndex(tmp_path / "index.sqlite", sync=False)
+    index.remember("s", [Seen("anna", "m", "e")])
+    index.put(Row("gone", "/gone", 1, 1))
+
+    def scan() -> Iterator[Row]:
+        yield Row("a", "/a", 1, 1, entries=1)
+        done = threading.Thread(target=index.put, args=(Row("a", "/a", 2, 2, entries=2),))
+        done.start()
+        done.join(5)  # a lock held over the scan would keep it waiting
+        assert not done.is_alive()
+        assert index.seen("s", "anna", "m") == "e"
+        yield Row("b", "/b", 1, 1)
+
+    index.rebuild(scan())
+    assert {row.key: row.entries for row in index.rows()} == {"a": 2, "b": None}
+    index.close()
+
+
+def test_old_message_ids_are_known_again_after_the_index_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("actors.upkeep", "actors.transcript", "edges.session.facts", "edges.session.fold"):
+        monkeypatch.setattr(f"perdure.{place}.RECENT_IDS", 3)
+
+    async def main() -> None:
+        async with hosted(tmp_path, Play(), RealClock()) as host:
+            for n in range(8):
+                await ask(host, f"message {n} {'x' * 100}", mid=f"m{n}")
+        (tmp_path / "state" / "index.sqlite").unlink()
+        play = Play()
+        async with hosted(tmp_path, play, RealClock()) as host:
+            index = host.upkeep.index
+            assert index is not None
+            with anyio.fail_after(20):
+                while index.fresh:  # a thread of the host's scans it
+                    await anyio.lowlevel.checkpoint()
+            for n in range(8):
+                assert (await host.send(KEY, "again", mid=f"m{n}")).receipt.repeated
+            assert not play.bodies[KEY]
+
+    real(main)
 
 
 def say_and_tell(tell: Callable[[], None]) -> Callable[..., ScriptedReply]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from perdure.actors import pinning
 from perdure.actors.messages import Command
+from perdure.context.text.plural import counted
 from perdure.errors import PerdureError, UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def status(session: Session) -> str:
     lines = [
         f"session {session.key}" + (f" ({t.name})" if t.name else ""),
         f"model {env.model.ref}, thinking {env.thinking}",
-        f"context {used:,} of {env.limits.window:,} tokens ({share:.0f} %), {len(t.items)} messages",
+        f"context {used:,} of {env.limits.window:,} tokens ({share:.0f} %), "
+        f"{counted(len(t.items), 'message')}",
         f"compactions {t.compactions}, waiting messages {len(t.pending)}, state {session.state}",
     ]
     return "\n".join(lines)

@@ -20,6 +20,7 @@ from perdure.actors.messages import (
     Overflowed,
 )
 from perdure.context.compaction.proof import Refusal
+from perdure.context.text.plural import counted
 from perdure.context.tokens.floor import floor_of, in_words
 from perdure.contracts import Pressure
 from perdure.errors import PerdureError
@@ -304,7 +305,9 @@ class Compacting:
             return
         self.session.refresh_environment()
         after = self.session.scales.tokens
-        self._committed(f"Compacted {proof.entries} messages ({proof.rung}): {before:,} → {after:,} tokens")
+        self._committed(
+            f"Compacted {counted(proof.entries, 'message')} ({proof.rung}): {before:,} → {after:,} tokens"
+        )
         self.session.truncating.consider()
 
     def _committed(self, text: str) -> None:

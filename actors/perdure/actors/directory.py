@@ -26,7 +26,7 @@ from perdure.actors.opening import refuse
 from perdure.actors.services import Services
 from perdure.actors.session import Session
 from perdure.edges.session.rewrite import discard
-from perdure.errors import Closed, PerdureError
+from perdure.errors import Busy, Closed, PerdureError
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.mailbox import Handler, Ref
@@ -45,6 +45,7 @@ class Directory:
         self.awake: dict[str, Session] = {}
         self._resting: OrderedDict[str, None] = OrderedDict()
         self._leaving: set[str] = set()  # asked to sleep, and not gone yet
+        self._barred: set[str] = set()  # being deleted: mail is refused until that is over
         self._known: dict[str, Known] = {}  # of those that slept, or broke: nothing late passes for new
         self.wakings = self.sleeps = 0
 
@@ -52,11 +53,14 @@ class Directory:
         """The session's address; it wakes with its first mail."""
         ref = self._refs.get(key)
         if ref is None:
-            wake = partial(self._wake, key)
             ref = self._refs[key] = self._services.kernel.actor(
-                key, wake, restart=partial(self._crashed, key)
+                key, self._asleep(key), restart=partial(self._crashed, key)
             )
         return ref
+
+    def _asleep(self, key: str) -> Handler:
+        """What handles the mail of a session that isn't awake."""
+        return partial(self._refuse if key in self._barred else self._wake, key)
 
     @property
     def known(self) -> int:
@@ -99,6 +103,32 @@ class Directory:
                 return False
         return True
 
+    async def bar(self, key: str, within: float) -> None:
+        """Stop a session, its turn included, and refuse its mail until `unbar`. Raises `Busy`."""
+        self._barred.add(key)
+        ref, session = self.ref(key), self.awake.get(key)
+        if session is None:
+            ref.handler = self._asleep(key)
+            return
+        done: Waiter[None] = self._services.clock.waiter(f"the end of {key}")
+        ref.post(Close(done, now=True))
+        if not await self._all_closed([done], within):
+            raise Busy(f"{key}: can't be stopped within {within:g} s: try again later")
+
+    def unbar(self, key: str, *, gone: bool = False) -> None:
+        """Let mail through again; after a deletion (`gone`) it begins a new session."""
+        self._barred.discard(key)
+        if gone:
+            self._known.pop(key, None)
+        if key not in self.awake:
+            self._refs[key].handler = self._asleep(key)
+
+    def _refuse(self, key: str, mail: Mail) -> None:
+        if isinstance(mail, WAKING):
+            refuse(mail, Busy(f"{key}: is being deleted: send it again to begin a new session"))
+        else:
+            turn_away(mail)
+
     def _wake(self, key: str, mail: Mail) -> None:
         if not isinstance(mail, WAKING):
             turn_away(mail)
@@ -121,7 +151,7 @@ class Directory:
         self._resting.pop(key, None)
         self._leaving.discard(key)
         self.sleeps += 1
-        self._refs[key].handler = partial(self._wake, key)
+        self._refs[key].handler = self._asleep(key)
 
     def _crashed(self, key: str, error: BaseException) -> Handler | None:
         """A handler raised, which is a bug: the session begins anew from its file, its neighbours go on."""
@@ -134,7 +164,7 @@ class Directory:
             self._refs[key].post(Wake())  # what it had begun is taken up
         self._resting.pop(key, None)
         self._leaving.discard(key)
-        return partial(self._wake, key)
+        return self._asleep(key)
 
 
 def turn_away(mail: Mail) -> None:

@@ -109,6 +109,7 @@ class Transcript:
             lambda leaf: lines.inbox_line(entry, leaf, now, letter, self.session_id, self.file.epoch)
         )
         self.pending[letter.sender, letter.mid] = Pending(entry, letter)
+        self._upkeep.settled(letter.evidence)
         return Receipt(letter.key, letter.sender, letter.mid, entry)
 
     def take(self) -> list[Item]:
@@ -148,6 +149,7 @@ class Transcript:
         entry, now = self._new_id(), self._wall_ms()
         facts = Facts(self.file.epoch, origin, made, evidence, sent, learned)
         self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
+        self._upkeep.settled(evidence)
         self.decisions.update((d.key, d) for d in made)
         item = Item(entry, message)
         self.items.append(item)

@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from perdure.edges import disk
 from perdure.edges.index import Row, SessionIndex
 from perdure.edges.log import Log
-from perdure.edges.session.facts import Seen
+from perdure.edges.segments import segments_of
+from perdure.edges.session.facts import RECENT_IDS, Seen
 from perdure.edges.session.files import Held, Listed
-from perdure.edges.session.survey import survey
+from perdure.edges.session.load import load
+from perdure.edges.session.survey import letters, survey
 from perdure.errors import NewerState, PerdureError
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.errors import Closed
@@ -25,6 +29,7 @@ from perdure.kernel.kernel import Kernel
 SECOND = 1.0
 LOCKS_EVERY = 300.0  # seconds; the lock itself is rewritten when it is ten minutes old
 MANY = 1_000  # dirty files in a second from which one sync of the file system is cheaper than theirs
+LEAST_LETTER = 100  # bytes of the line of a message, at least
 SURVEYED = 4 * 1024 * 1024  # bytes of a file that is counted whole when its session falls asleep
 
 
@@ -52,12 +57,18 @@ class Upkeep:
     ) -> None:
         self._kernel, self._io, self._index, self._log = kernel, io, index, log
         self._syncs = syncs and io.sync
+        self.settled: Callable[[Iterable[str]], None] = lambda _digests: None  # evidence has its entry
         self._dirty: set[Held] = set()
         self._older: list[tuple[str, Seen]] = []
         self._asleep: dict[str, tuple[Held, bool]] = {}
         self._awake: set[Held] = set()
         self._timer: Timer | None = None
         self._locks_due = kernel.clock.now() + LOCKS_EVERY
+
+    @property
+    def index(self) -> SessionIndex | None:
+        """The index, where there is one."""
+        return self._index
 
     def begin(self, files: Callable[[], Iterable[Listed]], wake: Callable[[str], None]) -> None:
         """Make an index that is missing, and wake the sessions that were closed with work to do."""
@@ -82,8 +93,18 @@ class Upkeep:
         for listed in files:
             try:
                 yield survey(listed)
+                self._letters(Path(listed.path), listed.size)
             except (PerdureError, OSError) as error:
                 self._log.warning("index.left_out", file=listed.path, error=str(error))
+
+    def _letters(self, path: Path, size: int) -> None:
+        """Message ids beyond those that a file remembers itself were in the lost index alone."""
+        assert self._index is not None
+        if size < RECENT_IDS * LEAST_LETTER and not segments_of(path):
+            return
+        seen = list(letters(path))
+        if len(seen) > RECENT_IDS:
+            self._index.remember(load(path).header.id, seen)
 
     # --- told by the sessions -----------------------------------------------------------------------
 
@@ -127,6 +148,10 @@ class Upkeep:
         except PerdureError as error:
             self._log.warning("index.failed", error=str(error))
             return None
+
+    def erased(self, key: str) -> None:
+        """A session is gone for good: what was still to be noted about it is forgotten."""
+        self._asleep.pop(key, None)
 
     # --- once a second ------------------------------------------------------------------------------
 
@@ -195,8 +220,9 @@ class Upkeep:
             self._index.put(survey(listed))
         else:
             updated = listed.mtime_ns // 1_000_000
+            name = held.opened.name
             row = Row(key, listed.path, listed.size, listed.mtime_ns, updated=updated, open_turn=unfinished)
-            self._index.put(row)
+            self._index.put(replace(row, name=name))
 
     def _quietly(self, event: str, work: Callable[[], None]) -> None:
         try:

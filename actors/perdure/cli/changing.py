@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.cli.owning import Shop, now_ms, owning
 from perdure.cli.resolving import resolve
-from perdure.cli.target import Target, existing, find
+from perdure.cli.target import Target, find
 from perdure.context.compaction.size import view_tokens
 from perdure.context.environment import Environment
 from perdure.context.tokens.estimator import estimator_of
-from perdure.edges.config import load
-from perdure.edges.log import Log, open_log
+from perdure.edges.log import Log
 from perdure.edges.models import catalog
-from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.files import Held, SessionFiles
 from perdure.edges.session.load import load as load_file
-from perdure.edges.settings import Settings
-from perdure.edges.state import StateFolder
 from perdure.errors import ConfigError, UsageError
-from perdure.hosting.storage import recovered
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +28,28 @@ class Desk:
 
     target: Target
     held: Held
-    files: SessionFiles
-    settings: Settings
-    folder: StateFolder
-    log: Log
+    shop: Shop
+
+    @property
+    def files(self) -> SessionFiles:
+        return self.shop.files
+
+    @property
+    def log(self) -> Log:
+        return self.shop.log
 
     @property
     def key(self) -> str:
         assert self.target.key is not None
         return self.target.key
 
-    def environment(self, model: str | None = None) -> Environment:
+    def environment(self, model: str | None = None, window: int | None = None) -> Environment:
         """What the next request would be made under: the session's own model, where it can be had."""
         opened = self.held.opened
         model = model or _recorded(opened)
-        return resolve(self.target, opened, self.settings, self.folder, model=model)[0]
+        return resolve(self.target, opened, self.shop.settings, self.shop.folder, model=model, window=window)[
+            0
+        ]
 
     def figures(self, env: Environment) -> dict[str, int]:
         """The session as it stands now."""
@@ -66,11 +68,6 @@ def _recorded(opened: Opened) -> str | None:
     return ref
 
 
-def now_ms() -> int:
-    """Wall time."""
-    return time.time_ns() // 1_000_000
-
-
 def session(key: str, state: Path | None) -> Target:
     """The session of a key. Raises `UsageError` for a bare file: those are looked at, never changed."""
     found = find(key, state)
@@ -81,33 +78,15 @@ def session(key: str, state: Path | None) -> Target:
 
 @contextmanager
 def owned(key: str, state: Path | None) -> Iterator[Desk]:
-    """Own the folder and the session's file while the block runs. Raises `Locked` with the holder.
-
-    The folder is given back as it was found: after a host that was killed the next one still has to take
-    its files over.
-    """
-    target, folder = session(key, state), existing(state)
-    settings = load(state=folder.root)
-    placement = LocalPlacement(folder.path, wall_ms=now_ms(), force=settings.host.force_network_fs)
-    grant = placement.grant(0)
-    assert grant is not None
-    clean = grant.clean
-    try:
-        files = SessionFiles(
-            folder.path, grant, node=placement.node, boot=placement.boot, outgrow=placement.outgrow
-        )
-        log = open_log(folder.log, level=settings.log.level, wall_ms=now_ms)
+    """Own the folder and the session's file while the block runs. Raises `Locked` with the holder."""
+    target = session(key, state)
+    with owning(state) as shop:
+        held = shop.files.open(key, now_ms())
         try:
-            recovered(folder, log)
-            held = files.open(key, now_ms())
-            try:
-                yield Desk(target, held, files, settings, folder, log)
-            finally:
-                held.close(handover=True)
+            yield Desk(target, held, shop)
         finally:
-            log.close()
-    finally:
-        placement.close(clean=clean)
+            held.close(handover=True)
+            shop.changed.add(key)
 
 
 def figures(opened: Opened, env: Environment) -> dict[str, int]:

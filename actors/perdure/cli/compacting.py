@@ -16,6 +16,7 @@ from perdure.cli.signals import Signals, hosted
 from perdure.cli.target import Target, existing
 from perdure.context.compaction.plan import Nothing
 from perdure.context.environment import Environment
+from perdure.context.text.plural import counted
 from perdure.edges.config import load
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import Opened
@@ -115,7 +116,7 @@ def _after(seen: Previewed, before: dict[str, int]) -> dict[str, int]:
 
 def _said(seen: Previewed) -> str:
     assert not isinstance(seen.plan, Nothing)
-    covered = f"would cover {len(seen.plan.covered):,} messages and keep {len(seen.plan.kept):,}"
+    covered = f"would cover {counted(len(seen.plan.covered), 'message')} and keep {len(seen.plan.kept):,}"
     cost = f"this preview cost {seen.calls:,} model calls"
     if seen.proof is None:
         return f"{covered}; no summary: {seen.why}; {cost}"

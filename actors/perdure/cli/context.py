@@ -24,6 +24,7 @@ from perdure.contracts import Assembled
 from perdure.edges import state as state_folder
 from perdure.edges.blobs import with_images
 from perdure.edges.config import load
+from perdure.edges.session.branching import completed
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer
 from perdure.edges.session.tail import open_session
@@ -60,10 +61,15 @@ def run(
     if why is not None:
         report["ledger"], report["why"] = explain(found.path, report["ledger"], why)
     if as_json:
-        emit(report)
+        emit(report if why is None else _about(report))
     else:
         show(report, why)
     return 1 if report["request"] is None else 0
+
+
+def _about(report: Report) -> Report:
+    """What was asked about one entry, without the request, which may be megabytes."""
+    return {name: value for name, value in report.items() if name not in ("request", "budget")}
 
 
 def inspect(
@@ -77,7 +83,7 @@ def inspect(
 ) -> Report:
     """The JSON contract of the command. Changes nothing; of a bare file reads only that file."""
     room = window_of(window, settings, model_info(model, target.key, settings))
-    opened = open_session(target.path, window_bytes=max(LEAST_READ, room * PER_TOKEN))
+    opened = completed(open_session(target.path, window_bytes=max(LEAST_READ, room * PER_TOKEN)))
     folder = state_folder.state_folder(state)
     next_message = Item("", User((Text(message or STAND_IN),)))
     env, complaints = resolve(

@@ -89,7 +89,8 @@ class Conversation:
         self._lines = Lines.of_stdin()
         self._typed = self._lines.typed
         self._screen = Screen(prompts=self._typed and sys.stdout.isatty())
-        self._letters = self._commands = 0  # not answered yet
+        self._letters = self._commands = self._compacts = 0  # not answered yet
+        self._answer = ""  # of the latest command
         self._running = False  # a turn
         self._rested = anyio.Event()
         signals.busy = lambda: self._answering or self._commands > 0
@@ -138,11 +139,14 @@ class Conversation:
     # --- what is said, and answered ---------------------------------------------------------------
 
     async def _command(self, line: str) -> None:
+        self._compacts += command(line) == "compact"
         try:
-            self._screen.line(await self._host.command(self._key, line))
+            self._answer = await self._host.command(self._key, line)
+            self._screen.line(self._answer)
         except PerdureError as error:
             self._screen.note(str(error))
         self._commands -= 1
+        self._compacts -= command(line) == "compact"
         self._signals.aborting = self._signals.aborting and self._answering
         self._settle()
 
@@ -194,12 +198,16 @@ class Conversation:
                 self._screen.note(f"  [{name} …]")
             case ToolEnded(_, _, name, True):
                 self._screen.note(f"  [{name} failed]")
-            case Notice(_, kind, text):
+            case Notice(_, kind, text) if not self._is_answer(kind, text):
                 self._screen.note(f"  [{kind}: {text}]")
             case TurnFinished(_, reply):
                 self._finished(reply)
             case _:
                 pass
+
+    def _is_answer(self, kind: str, text: str) -> bool:
+        """Whether this is what a `/compact` that was typed here answers with, too."""
+        return kind == "compaction" and (self._compacts > 0 or text == self._answer)
 
     def _finished(self, reply: Reply) -> None:
         if self._signals.aborting:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from perdure.cli.output import emit, fail, patience, say
 from perdure.cli.target import find
+from perdure.context.text.plural import counted
 from perdure.edges.journal import aside
 from perdure.edges.journal.form import identity
 from perdure.edges.journal.replay import pending
@@ -110,7 +111,7 @@ def show(report: Report) -> None:
     verdict = "healthy" if report.healthy else f"{len(damage):,} places are damaged"
     if len(damage) == 1:
         verdict = "one place is damaged"
-    say(f"{report.file}: {report.format}, {report.entries:,} entries: {verdict}")
+    say(f"{report.file}: {report.format}, {counted(report.entries, 'entry')}: {verdict}")
     _list("damage", damage)
     if any(found.kind in MENDED for found in damage):
         say("  `perdure doctor FILE --fix` rewrites such lines and keeps the file as it was beside it.")

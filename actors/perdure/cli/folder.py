@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from perdure.edges.index import text_of
 from perdure.edges.placement import boot_id
 from perdure.edges.session import keys
 from perdure.edges.session.lock import holder_of, is_alive
@@ -29,7 +30,8 @@ class Row(Record):
     """A session file; `key` is `None` where its name is not one of ours.
 
     `mode`: what it is, for there may be a folder or a pipe of that name. `earlier`: how many of the key
-    `/new` put aside; they stand beside it.
+    `/new` put aside; they stand beside it. `lock`: a lock file stands beside it. `aside`: it is one of those
+    that were put aside.
     """
 
     key: str | None
@@ -38,6 +40,8 @@ class Row(Record):
     mtime_ns: int
     mode: int
     earlier: int = 0
+    lock: bool = False
+    aside: bool = False
 
     @property
     def updated(self) -> int:
@@ -48,8 +52,18 @@ class Row(Record):
 def rows(folder: StateFolder) -> list[Row]:
     """The current session files, the latest first; what `/new` put aside is not among them."""
     files = _files(folder.sessions)
-    found = [row for path, earlier in files if (row := _row(folder, path, earlier)) is not None]
+    found = [row for path, earlier, lock in files if (row := _row(folder, path, earlier, lock)) is not None]
     return sorted(found, key=lambda row: (-row.mtime_ns, row.path))
+
+
+def put_aside(row: Row) -> list[Row]:
+    """Those that `/new` put aside for a session, as rows of their own."""
+    found = []
+    for path in earlier(Path(row.path)) if row.earlier else ():
+        status = path.stat()
+        made = Row(row.key, os.fspath(path), status.st_size, status.st_mtime_ns, status.st_mode, aside=True)
+        found.append(made)
+    return found
 
 
 def earlier(path: Path) -> list[Path]:
@@ -59,13 +73,14 @@ def earlier(path: Path) -> list[Path]:
     return sorted(each for each in aside if stem == _stem(each.name))
 
 
-def _files(root: Path) -> Iterator[tuple[Path, int]]:
-    """What has the name of a session file (a folder, too: it is told), and how many were put aside."""
+def _files(root: Path) -> Iterator[tuple[Path, int, bool]]:
+    """What has the name of a session file (a folder, too: it is told), how many were put aside, a lock."""
     for place, folders, files in os.walk(root):
         names = [name for name in (*folders, *files) if name.endswith(keys.SUFFIX)]
+        locks = {name for name in files if name.endswith(".lock")}
         aside = Counter(_stem(name) for name in names if not _current(name))
         for name in filter(_current, names):
-            yield Path(place, name), aside[_stem(name)]
+            yield Path(place, name), aside[_stem(name)], f"{name}.lock" in locks
 
 
 def _stem(name: str) -> str:
@@ -76,7 +91,7 @@ def _current(name: str) -> bool:
     return "." not in name.removesuffix(keys.SUFFIX)
 
 
-def _row(folder: StateFolder, path: Path, earlier: int) -> Row | None:
+def _row(folder: StateFolder, path: Path, earlier: int, lock: bool) -> Row | None:
     try:
         status = path.stat()
     except OSError:
@@ -85,24 +100,37 @@ def _row(folder: StateFolder, path: Path, earlier: int) -> Row | None:
         key = keys.key_of(path.relative_to(folder.sessions))
     except ValueError:
         key = None
-    return Row(key, os.fspath(path), status.st_size, status.st_mtime_ns, status.st_mode, earlier)
+    return Row(key, os.fspath(path), status.st_size, status.st_mtime_ns, status.st_mode, earlier, lock)
 
 
 def awake(row: Row) -> int | None:
     """The pid of the program that has the session awake."""
-    return holder_of(Path(row.path), time.time_ns() // 1_000_000)
+    return holder_of(Path(row.path), time.time_ns() // 1_000_000) if row.lock else None
 
 
-def counted(folder: StateFolder) -> dict[tuple[str, int, int], int]:
-    """Entries by (key, size, time of change in ns), where the index counted them; empty without one.
+class Counted(Record):
+    """What the index knows of a file as it is: its entries (`None`: not counted) and its session's name."""
+
+    entries: int | None
+    name: str | None
+
+
+Known: TypeAlias = dict[tuple[str, int, int], Counted]
+
+
+def counted(folder: StateFolder) -> Known:
+    """What the index knows, by (key, size, time of change in ns); empty without one.
 
     Read as if it never changed: SQLite's usual reading would make files beside the index. A row that is
     behind its file doesn't match it, and is not used.
     """
-    query = "select key, size, mtime_ns, entries from sessions where entries is not null"
+    query = "select key, size, mtime_ns, entries, name from sessions"
     try:
         with closing(sqlite3.connect(f"{folder.index.as_uri()}?mode=ro&immutable=1", uri=True)) as index:
-            return {(key, size, mtime): count for key, size, mtime, count in index.execute(query)}
+            return {
+                (text_of(key), size, mtime): Counted(entries, None if name is None else text_of(name))
+                for key, size, mtime, entries, name in index.execute(query)
+            }
     except (sqlite3.Error, ValueError):
         return {}
 

@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -53,7 +54,7 @@ def emit(value: Any) -> None:
         data = msgspec.json.format(data, indent=2)
     except msgspec.DecodeError:
         pass  # stored text with half a surrogate pair as an escape: JSON that the formatter refuses
-    data = _HIDDEN.sub(_escaped, data)
+    data = hidden_escaped(data)
     sys.stdout.flush()
     sys.stdout.buffer.write(data + b"\n")
     sys.stdout.buffer.flush()
@@ -71,6 +72,16 @@ def warn(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         pass  # nobody hears: the exit code says it
+
+
+def refuse_taken(out: Path, *, force: bool) -> None:
+    """Fail where a file is to be made and something is: `--force` replaces a file, and nothing else."""
+    if not os.path.lexists(out):
+        return
+    if not force:
+        fail(f"{out}: exists: name another file, or give --force")
+    if not out.is_file() or out.is_symlink():
+        fail(f"{out}: is no plain file, and is never replaced: name another")
 
 
 def patience(path: str | os.PathLike[str]) -> None:
@@ -124,6 +135,11 @@ def size(count: int) -> str:
     while value >= 1000 and unit < len(_UNITS) - 1:
         value, unit = value / 1000, unit + 1
     return f"{count:,} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def hidden_escaped(data: bytes) -> bytes:
+    """JSON, or text, whose invisible and reordering characters are spelled out."""
+    return _HIDDEN.sub(_escaped, data)
 
 
 def _escaped(found: re.Match[bytes]) -> bytes:

@@ -34,6 +34,9 @@ def run(
         reports.append(report)
         if not as_json:
             show(report)
+            if keep is not None:
+                say(f"kept in {keep / path.stem}")
+                say()
     if as_json:
         emit(reports[0] if len(reports) == 1 else {"ok": all(r["ok"] for r in reports), "runs": reports})
     return 0 if all(r["ok"] for r in reports) else 1
@@ -66,7 +69,7 @@ def play(
             raise UsageError(f"{folder}: holds an earlier run: choose another folder for --keep")
         player = Player(scenario, folder, window=window, seed=seed)
         report: dict[str, Any] = anyio.run(partial(player.play), backend=loop, backend_options=options)
-    return report
+    return report | ({"kept": str(folder)} if keep is not None else {})
 
 
 def show(report: dict[str, Any]) -> None:

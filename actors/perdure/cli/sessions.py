@@ -4,67 +4,125 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from perdure.cli import folder as looking
-from perdure.cli.output import emit, one_line, patience, say, size, table
+from perdure.cli.output import emit, one_line, patience, say, size, table, warn
 from perdure.cli.target import Target, existing, find
 from perdure.cli.transcript import paragraphs
+from perdure.context.text.plural import counted
+from perdure.edges.session import keys
+from perdure.edges.session.branching import completed
 from perdure.edges.session.encode import encode_message
 from perdure.edges.session.facts import Opened
-from perdure.edges.session.header import newer, read_header, reading
+from perdure.edges.session.header import newer, parse_header, reading
 from perdure.edges.session.lines import iso
-from perdure.edges.session.scan import FIRST_BLOCK, read
+from perdure.edges.session.links import is_subagent, link_of, named
+from perdure.edges.session.scan import BOM, FIRST_BLOCK, read
 from perdure.edges.session.tail import open_session
-from perdure.errors import UnreadableFile
-
-LONGEST_HEADER = 256 * 1024
+from perdure.errors import UnreadableFile, UsageError
 
 
-def run_list(*, state: Path | None, as_json: bool) -> int:
-    """The sessions of a state folder, the latest first. No file is read beyond its first line."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which sessions are listed. `children`: subagents', too; `every`: what `/new` put aside as well."""
+
+    agent: str | None = None
+    limit: int | None = None
+    children: bool = False
+    every: bool = False
+
+
+def run_list(*, wanted: Wanted, state: Path | None, as_json: bool) -> int:
+    """The sessions of a state folder, the latest first.
+
+    Where the index knows a file as it is, it isn't opened; else its first block is read.
+    """
+    if wanted.limit is not None and wanted.limit < 1:
+        raise UsageError(f"--limit {wanted.limit}: a number of sessions from 1 on")
     found = existing(state)
     counts = looking.counted(found)
-    listed = [_listed(row, counts) for row in looking.rows(found)]
+    rows, hidden = _chosen(looking.rows(found), wanted)
+    listed = [_listed(row, counts) for row in rows]
     if as_json:
         emit({"sessions": listed})
-        return 0
-    if not listed:
+    elif listed:
+        _print_list(listed)
+    else:
         say(f"{found.root}: no sessions")
-        return 0
-    rows: list[tuple[str, ...]] = [("session", "entries", "size", "updated (UTC)", "remarks")]
-    for entry in listed:
-        told = ", ".join(problem["kind"] for problem in entry["problems"])
-        if entry["earlier"]:
-            told += f"{', ' if told else ''}{entry['earlier']:,} earlier, put aside by /new"
-        name = entry["key"] or entry["file"]
-        count = "-" if entry["entries"] is None else f"{entry['entries']:,}"
-        rows.append((name, count, size(entry["bytes"]), entry["updated"][:19].replace("T", " "), told))
-    say(table(rows, frozenset({1, 2})))
+    if hidden:
+        warn(f"perdure: not shown: {', '.join(hidden)}")
     return 0
 
 
-def _listed(row: looking.Row, counts: dict[tuple[str, int, int], int]) -> dict[str, Any]:
+def _chosen(rows: list[looking.Row], wanted: Wanted) -> tuple[list[looking.Row], list[str]]:
+    """Every filter first, the limit last; and what is hidden, counted. A filter by name hides nothing."""
+    if wanted.agent is not None:
+        rows = [row for row in rows if row.key is not None and keys.agent_of(row.key) == wanted.agent]
+    hidden = []
+    if not (wanted.children or wanted.every):
+        shown = [row for row in rows if row.key is None or not is_subagent(row.key)]
+        if less := len(rows) - len(shown):
+            hidden.append(f"{counted(less, 'session')} of subagents (--children)")
+        rows = shown
+    if wanted.every:
+        both = [each for row in rows for each in (row, *looking.put_aside(row))]
+        rows = sorted(both, key=lambda row: (-row.mtime_ns, row.path))
+    if wanted.limit is not None and len(rows) > wanted.limit:
+        hidden.append(f"{counted(len(rows) - wanted.limit, 'older session')} (--limit)")
+        rows = rows[: wanted.limit]
+    return rows, hidden
+
+
+def _print_list(listed: list[dict[str, Any]]) -> None:
+    rows: list[tuple[str, ...]] = [("session", "name", "entries", "size", "updated (UTC)", "remarks")]
+    for entry in listed:
+        told = [problem["kind"] for problem in entry["problems"]]
+        told += ["put aside by /new"] if entry["kind"] == "put_aside" else []
+        told += [f"{entry['earlier']:,} earlier, put aside by /new"] if entry["earlier"] else []
+        key = entry["key"] or entry["file"]
+        count = "-" if entry["entries"] is None else f"{entry['entries']:,}"
+        when = entry["updated"][:19].replace("T", " ")
+        rows.append((key, entry["name"] or "", count, size(entry["bytes"]), when, ", ".join(told)))
+    if not any(row[1] for row in rows[1:]):
+        rows = [(row[0], *row[2:]) for row in rows]
+    say(table(rows, frozenset({len(rows[0]) - 4, len(rows[0]) - 3})))
+
+
+def _listed(row: looking.Row, counts: looking.Known) -> dict[str, Any]:
+    known = counts.get((row.key or "", row.size, row.mtime_ns)) if not row.aside else None
     return {
         "key": row.key,
+        "name": known.name if known else None,
+        "kind": _kind(row),
         "file": row.path,
-        "entries": counts.get((row.key or "", row.size, row.mtime_ns)),
+        "entries": known.entries if known else None,
         "bytes": row.size,
         "updated": iso(row.updated),
         "earlier": row.earlier,
-        "problems": _problems(row),
+        "problems": _problems(row, known is not None),
     }
 
 
-def _problems(row: looking.Row) -> list[dict[str, str]]:
-    """What can be told without reading the file: its name, its first line, its lock."""
+def _kind(row: looking.Row) -> str:
+    if row.aside:
+        return "put_aside"
+    return "subagent" if row.key is not None and is_subagent(row.key) else "session"
+
+
+def _problems(row: looking.Row, known: bool) -> list[dict[str, str]]:
+    """What can be told without reading the file: its name, its first line, its lock.
+
+    `known`: the index has read this very file, so that its first line is a good one.
+    """
     found = []
     if row.key is None:
         found.append({"kind": "foreign_name", "detail": "the file's name is not that of a session key"})
-    if (wrong := _header_problem(row)) is not None:
+    if not known and (wrong := _header_problem(row)) is not None:
         found.append(wrong)
     if pid := looking.awake(row):
         found.append({"kind": "locked", "detail": f"awake in process {pid}"})
@@ -79,13 +137,14 @@ def _header_problem(row: looking.Row) -> dict[str, str] | None:
         return {"kind": "empty", "detail": "the file is empty: a message to this key begins the session"}
     try:
         with reading(row.path) as file:
-            header = read_header(file.fd, file.size)
-            start = read(file.fd, min(file.size, FIRST_BLOCK), 0).lstrip(b"\xef\xbb\xbf \r\n")
+            start = read(file.fd, min(file.size, FIRST_BLOCK), 0).removeprefix(BOM).lstrip()
     except UnreadableFile as error:
         return {"kind": "bad_header", "detail": str(error).removeprefix(f"{row.path}: ")}
+    line = start.split(b"\n", 1)[0]
+    header = parse_header(line)
     if header is not None and (wrong := newer(header.version)):
         return {"kind": "newer_version", "detail": wrong}
-    begins = start.startswith(b"{") and b'"session"' in start.split(b"\n", 1)[0]
+    begins = line.startswith(b"{") and b'"session"' in line
     return None if begins else {"kind": "bad_header", "detail": "no session header"}
 
 
@@ -99,7 +158,7 @@ def run_show(target: str, *, state: Path | None, as_json: bool) -> int:
     """The view as a transcript: summary first, then every message since, as it is stored."""
     found = find(target, state)
     patience(found.path)
-    opened = open_session(found.path)
+    opened = completed(open_session(found.path))
     if as_json:
         emit(_as_json(found, opened))
     else:
@@ -120,6 +179,7 @@ def _as_json(target: Target, opened: Opened) -> dict[str, Any]:
         "cwd": opened.cwd,
         "leaf": opened.leaf,
         "compaction": opened.compaction,
+        "link": _link(target, opened),
         "earlier": [os.fspath(path) for path in _earlier(target)],
         "waiting": [{"entry": p.entry, "sender": p.letter.sender} for p in opened.pending],
         "messages": [
@@ -129,9 +189,16 @@ def _as_json(target: Target, opened: Opened) -> dict[str, Any]:
     }
 
 
+def _link(target: Target, opened: Opened) -> dict[str, Any] | None:
+    """Where the session came from; nothing that is shown is read from there."""
+    key = target.key or named(os.path.abspath(target.path))
+    found = link_of(key, opened.parent_session)
+    return None if found is None else {"kind": found.kind, "key": found.key, "file": found.file}
+
+
 def _print(target: Target, opened: Opened) -> None:
     name = f" ({one_line(opened.name)})" if opened.name else ""
-    say(f"{target.key or target.path}{name}: {len(opened.items):,} messages in view")
+    say(f"{target.key or target.path}{name}: {counted(len(opened.items), 'message')} in view")
     for path in _earlier(target):
         say(f"an earlier session, put aside by /new: {path}")
     if wrong := newer(opened.version):

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from perdure.actors.undoing import told, undo
-from perdure.cli.changing import figures, now_ms, owned, report, session
+from perdure.cli.changing import figures, owned, report, session
 from perdure.cli.output import emit, patience, say, size
+from perdure.cli.owning import now_ms
 from perdure.cli.resolving import resolve
+from perdure.context.text.plural import counted
 from perdure.context.tokens.estimator import estimator_of
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
@@ -19,12 +21,12 @@ from perdure.edges.session.retention import Kept
 from perdure.edges.session.tail import open_session
 
 
-def run_undo(key: str, *, model: str | None, state: Path | None, as_json: bool) -> int:
+def run_undo(key: str, *, model: str | None, window: int | None, state: Path | None, as_json: bool) -> int:
     """Exit 0 if the compaction is undone, 1 if not."""
     patience(session(key, state).path)
     with owned(key, state) as desk:
         opened = desk.held.opened
-        env = desk.environment(model)
+        env = desk.environment(model, window)
         before = desk.figures(env)
         estimator = estimator_of(opened.learned, env.model.ref)
         done, measured = undo(desk.held, now_ms(), env, estimator)
@@ -113,8 +115,8 @@ def _lost(doomed: tuple[Kept, ...]) -> str:
         return "nothing discarded: no segment is kept"
     entries, count = sum(each.entries or 0 for each in doomed), sum(each.bytes for each in doomed)
     return (
-        f"discarded for good: {len(doomed):,} segments with {entries:,} entries, {count:,} bytes; "
-        "these entries can't be read any more, and views that need them are refused"
+        f"discarded for good: {counted(len(doomed), 'segment')} with {counted(entries, 'entry')}, "
+        f"{count:,} bytes; these entries can't be read any more, and views that need them are refused"
     )
 
 
@@ -129,12 +131,13 @@ def _plan(key: str, state: Path | None, *, discard: bool) -> dict[str, Any]:
     leaving = sum(node.end - node.start + 1 for node in moved)
     after = before | {"entries": before["entries"] - len(moved), "bytes": before["bytes"] - leaving}
     proof: dict[str, Any] = {"moved": len(moved), "segments": [_listed(each) for each in kept]}
-    text = f"would move {len(moved):,} entries, about {size(leaving)}, into a segment"
+    text = f"would move {counted(len(moved), 'entry')}, about {size(leaving)}, into a segment"
     reason = plan.reason
     if discard:
         after, reason = before, "" if kept else "no segment is kept"
         proof = {"discarded": [], "segments": proof["segments"]}
-        text = f"would discard for good {len(kept):,} segments, {size(sum(each.bytes for each in kept))}"
+        count = sum(each.bytes for each in kept)
+        text = f"would discard for good {counted(len(kept), 'segment')}, {size(count)}"
     elif plan.reason:
         text = f"nothing to move: {plan.reason}"
     more = {"dry_run": True, "text": text}
@@ -146,5 +149,5 @@ def _plan(key: str, state: Path | None, *, discard: bool) -> dict[str, Any]:
 def _show(found: dict[str, Any]) -> None:
     say(f"{found['key']}: {found['text']}")
     for segment in found["proof"]["segments"]:
-        count = "damaged" if segment["entries"] is None else f"{segment['entries']:,} entries"
+        count = "damaged" if segment["entries"] is None else counted(segment["entries"], "entry")
         say(f"  segment {os.fspath(segment['name'])}, {count}, {size(segment['bytes'])}")

@@ -14,6 +14,7 @@ from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, say, size, table
 from perdure.cli.resolving import model_info, resolve, window_of
 from perdure.cli.target import Target, existing
+from perdure.context.text.plural import counted
 from perdure.context.text.secrets import redact
 from perdure.context.tokens.budget import SOURCES, Budget, measure_budget
 from perdure.context.tokens.estimator import estimator_of
@@ -190,7 +191,7 @@ def show(folder: StateFolder, report: Report) -> None:
     """Who holds the folder, how much is in it, then a line for each session of `--deep`."""
     host, totals = report["host"], report["totals"]
     say(f"{folder.root}: {_holder_line(host)}")
-    say(f"{totals['sessions']:,} sessions, {size(totals['bytes'])}, {host['awake']:,} awake")
+    say(f"{counted(totals['sessions'], 'session')}, {size(totals['bytes'])}, {host['awake']:,} awake")
     if "sessions" not in report or not report["sessions"]:
         return
     heads = ("session", "state", "entries", "request", *SOURCES, "window", "cached", "breaks", "compacted")

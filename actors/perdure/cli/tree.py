@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.cli.output import emit, one_line, patience, say
 from perdure.cli.target import find
+from perdure.context.text.plural import counted
 from perdure.context.truncation.dag import Node
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.history import said
@@ -113,7 +114,7 @@ def _words(loaded: Loaded, node: Node) -> tuple[str, str]:
 
 
 def _show(name: str, rows: list[Row], leaf: str | None) -> None:
-    say(f"{name}: {len(rows):,} entries, at {leaf or 'no entry yet'}")
+    say(f"{name}: {counted(len(rows), 'entry')}, at {leaf or 'no entry yet'}")
     passed = shown = 0
     for row in rows:
         if not _telling(row, leaf):

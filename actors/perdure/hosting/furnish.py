@@ -16,6 +16,7 @@ from perdure.context.cache.contract import LIFE
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.contracts import Tool
 from perdure.edges.blobs import LocalBlobs
+from perdure.edges.erasing import Eraser
 from perdure.edges.images import scaler
 from perdure.edges.log import Log
 from perdure.edges.models import catalog
@@ -25,7 +26,10 @@ from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
+from perdure.hosting import storage
+from perdure.hosting.deleting import Deleting
 from perdure.hosting.given import Given
+from perdure.hosting.retaining import Retaining
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
@@ -93,6 +97,8 @@ class Furnished:
     services: Services
     directory: Directory
     resolver: HostResolver
+    deleting: Deleting
+    retaining: Retaining
 
 
 def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
@@ -104,6 +110,8 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     events = kernel.channel("events", on_drop=lambda *_: None)
     tell = (log, resolved.stands_in, events.publish)
     compaction, cache = settings.compaction, settings.cache
+    blobs = LocalBlobs(ground.folder.evidence, ground.io)
+    ground.upkeep.settled = blobs.settle
     services: Services
     directory: Directory
     services = Services(
@@ -111,7 +119,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         clock=clock,
         io=ground.io,
         files=session_files(ground),
-        blobs=LocalBlobs(ground.folder.evidence, ground.io),
+        blobs=blobs,
         resolver=resolved,
         tools=by_name,
         pools=tree.grow(kernel, lambda: services, settings.host.workers),
@@ -135,7 +143,14 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         on_idle=lambda key: directory.rested(key),
     )
     directory = Directory(services, given.most_awake or settings.host.awake)
-    return Furnished(services, directory, resolved)
+    forget = storage.forgetting(ground.folder, ground.durable.journal)
+    eraser = Eraser(
+        ground.folder.path, blobs, ground.upkeep.index, forget_journal=forget, sync=ground.io.sync
+    )
+    retaining = Retaining(services, directory, eraser, blobs, ground.folder, settings.retention)
+    if settings.retention.anything:
+        kernel.spawn("retention", retaining.run)
+    return Furnished(services, directory, resolved, Deleting(services, directory, eraser), retaining)
 
 
 def _models(ground: Ground, given: Given) -> tuple[ModelInfo, Mapping[str, ModelFactory]]:

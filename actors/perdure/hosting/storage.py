@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from perdure.edges.journal import aside
 from perdure.edges.journal.form import identity
 from perdure.edges.journal.journal import Journal
 from perdure.edges.journal.replay import Recovered, recover
@@ -33,6 +38,19 @@ def journal(folder: StateFolder, settings: Settings) -> Journal | None:
         return None
     who = identity(folder.journal, boot_id())
     return Journal(folder.journal, folder.path, who, size=settings.host.journal_mb * 1024 * 1024)
+
+
+def forgetting(folder: StateFolder, journal: Journal | None) -> Callable[[Path], None]:
+    """Takes what the journal has of a deleted file out of it: a replay must not bring the file back."""
+
+    def forget(path: Path) -> None:
+        if journal is None:  # segments of an earlier owner were retired at the start; lines may lie aside
+            aside.forget(folder.journal, os.path.relpath(path, folder.path))
+        else:
+            journal.barrier(os.fspath(path), sync=False)
+            journal.purge(os.fspath(path))
+
+    return forget
 
 
 def leave(journal: Journal, log: Log, *, clean: bool) -> None:

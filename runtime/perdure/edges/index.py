@@ -21,12 +21,13 @@ from perdure.edges.session.facts import Seen
 from perdure.errors import NewerState, StorageFailed
 from perdure.records import Record
 
-VERSION = 1
+VERSION = 2
+BEGUN = -VERSION  # its tables are there, its rows are not
 _SCHEMA = """
 create table sessions (
     key text primary key, path text not null, size integer not null, mtime_ns integer not null,
     entries integer, updated integer not null, next_timer integer, open_turn integer not null,
-    pending integer not null
+    pending integer not null, name text
 ) without rowid;
 create index timers on sessions (next_timer) where next_timer is not null;
 create index unfinished on sessions (key) where open_turn or pending;
@@ -35,7 +36,7 @@ create table seen (
     primary key (session, sender, mid)
 ) without rowid;
 """
-_PUT = "insert or replace into sessions values (?,?,?,?,?,?,?,?,?)"
+_PUT = "insert or replace into sessions values (?,?,?,?,?,?,?,?,?,?)"
 
 
 class Row(Record):
@@ -53,15 +54,20 @@ class Row(Record):
     next_timer: int | None = None
     open_turn: bool = False
     pending: int = 0
+    name: str | None = None
 
 
 class SessionIndex:
-    """Opens or makes the index. `fresh`: there was none of use, `rebuild` should follow."""
+    """Opens or makes the index. `fresh`: there was none of use, `rebuild` should follow.
+
+    One that was begun and never rebuilt (its host was killed) is fresh again at the next start.
+    """
 
     def __init__(self, path: Path, *, sync: bool = True) -> None:
         self.path, self._sync = path, sync
         self._lock = Lock()
         self.fresh = False
+        self._put_since: set[str] | None = None  # keys put while a scan runs: what it found is older
         try:
             self._db = self._open_or_replace()
         except (sqlite3.Error, OSError) as error:
@@ -73,6 +79,8 @@ class SessionIndex:
         """Insert or replace rows."""
         with self._writing() as db:
             db.executemany(_PUT, map(_values, rows))
+            if self._put_since is not None:
+                self._put_since.update(row.key for row in rows)
 
     def get(self, key: str) -> Row | None:
         """The row of a session."""
@@ -102,6 +110,21 @@ class SessionIndex:
             db.execute("delete from sessions where key = ?", (_text(key),))
             if session is not None:
                 db.execute("delete from seen where session = ?", (_text(session),))
+            if self._put_since is not None:
+                self._put_since.add(key)
+
+    def forget(self, key: str, sessions: Iterable[str]) -> int:
+        """Forget a key and the message ids of all its files; how many rows that were.
+
+        What is freed is overwritten, and the write-ahead log emptied: no text of them stays in the file.
+        """
+        with self._reading() as db:
+            before = db.total_changes
+        for session in (None, *sessions):
+            self.remove(key, session)
+        with self._reading() as db:
+            db.execute("pragma wal_checkpoint(truncate)")
+            return db.total_changes - before
 
     # --- message ids ------------------------------------------------------------------------------
 
@@ -116,18 +139,33 @@ class SessionIndex:
         query = "select entry from seen where session = ? and sender = ? and mid = ?"
         with self._reading() as db:
             found = db.execute(query, (_text(session), _text(sender), _text(mid))).fetchone()
-        return None if found is None else _back(found[0])
+        return None if found is None else text_of(found[0])
 
     # --- whole ------------------------------------------------------------------------------------
 
     def rebuild(self, rows: Iterable[Row]) -> int:
-        """Replace all sessions by what a scan found; message ids are kept. Returns their number."""
-        with self._writing() as db:
-            db.execute("delete from sessions")
-            db.executemany(_PUT, map(_values, rows))
-            count: int = db.execute("select count(*) from sessions").fetchone()[0]
+        """Replace all sessions by what a scan finds; message ids are kept. Returns their number.
+
+        `rows` is walked without the lock, however long that takes: sessions go on, and what they put
+        meanwhile is newer than what the scan found.
+        """
+        self._put_since = set()
+        try:
+            found = list(rows)
+            with self._writing() as db:
+                newer = self._put_since
+                stale = [(_text(row[0]),) for row in self._keys(db) if row[0] not in newer]
+                db.executemany("delete from sessions where key = ?", stale)
+                db.executemany(_PUT, (_values(row) for row in found if row.key not in newer))
+                db.execute(f"pragma user_version = {VERSION}")
+                count: int = db.execute("select count(*) from sessions").fetchone()[0]
+        finally:
+            self._put_since = None
         self.fresh = False
         return count
+
+    def _keys(self, db: sqlite3.Connection) -> list[tuple[str]]:
+        return [(text_of(row[0]),) for row in db.execute("select key from sessions").fetchall()]
 
     def close(self) -> None:
         """Close the database."""
@@ -152,13 +190,15 @@ class SessionIndex:
                 raise NewerState(str(self.path), f"index version {version}", VERSION)
             db.execute("pragma journal_mode = wal")
             db.execute(f"pragma synchronous = {'normal' if self._sync else 'off'}")
-            if version != VERSION:
+            db.execute("pragma secure_delete = on")  # of a deleted session nothing stays in free pages
+            if version not in (VERSION, BEGUN):
                 if db.execute("select count(*) from sqlite_master").fetchone()[0]:
                     raise sqlite3.DatabaseError("another version")
-                db.executescript(f"begin; {_SCHEMA} pragma user_version = {VERSION}; commit;")
+                db.executescript(f"begin; {_SCHEMA} pragma user_version = {BEGUN}; commit;")
                 self.fresh = True
             elif db.execute("pragma quick_check").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("damaged")
+            self.fresh = self.fresh or version == BEGUN
         except BaseException:
             db.close()
             raise
@@ -227,8 +267,10 @@ def _of_the_disk(error: Exception) -> bool:
 
 
 def _row(values: tuple[Any, ...]) -> Row:
-    key, path, size, mtime_ns, entries, updated, next_timer, turn, pending = values
-    return Row(_back(key), _back(path), size, mtime_ns, entries, updated, next_timer, bool(turn), pending)
+    key, path, size, mtime_ns, entries, updated, next_timer, turn, pending, name = values
+    named = None if name is None else text_of(name)
+    times = (updated, next_timer)
+    return Row(text_of(key), text_of(path), size, mtime_ns, entries, *times, bool(turn), pending, named)
 
 
 def _values(row: Row) -> tuple[Any, ...]:
@@ -242,6 +284,7 @@ def _values(row: Row) -> tuple[Any, ...]:
         row.next_timer,
         row.open_turn,
         row.pending,
+        None if row.name is None else _text(row.name),
     )
 
 
@@ -254,5 +297,6 @@ def _text(text: str) -> str | bytes:
     return text
 
 
-def _back(value: str | bytes) -> str:
+def text_of(value: str | bytes) -> str:
+    """A text as it was put in."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")

@@ -42,3 +42,29 @@ class TenantSettings(Record):
     token_env: str = ""
     token_sha256: str = ""
     operator: bool = False
+
+
+class RetentionSettings(Record):
+    """`[retention]`: what a state folder keeps; zero keeps everything, and so is every default.
+
+    `max_sessions` per agent, the oldest go; `max_age_days` since a session's last change; `max_total_mb` of
+    all sessions with their segments. `segment_*`: what truncation moved out. `evidence_mb`: evidence that no
+    session refers to goes. What goes is archived first; `archive_*` ends archives, `log_days` rotated logs.
+    `every_hours`: how often a running host looks.
+    """
+
+    max_sessions: Count = 0
+    max_age_days: Count = 0
+    max_total_mb: Count = 0
+    segment_days: Count = 0
+    segment_mb: Count = 0
+    evidence_mb: Count = 0
+    archive_days: Count = 0
+    archive_mb: Count = 0
+    log_days: Count = 0
+    every_hours: Annotated[int, Meta(ge=1, le=8_760)] = 24
+
+    @property
+    def anything(self) -> bool:
+        """Whether any rule is set."""
+        return any(getattr(self, name) for name in self.__struct_fields__ if name != "every_hours")

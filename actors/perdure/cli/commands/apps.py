@@ -18,10 +18,11 @@ app = App(
     version=version,
     version_flags=["--version"],
     help_format="plaintext",
-    group_commands=Group("Options", sort_key=3),
+    group_commands=Group("Options", sort_key=4),
 )
 HOSTING, CHANGING = Group("Run", sort_key=0), Group("Change one session", sort_key=1)
-LOOKING = Group("Look (changes nothing)", sort_key=2)
+LOOKING = Group("Look (changes nothing)", sort_key=3)
+KEEPING = Group("Keep a state folder", sort_key=2)
 LISTED, BRANCHES = Group("Look (changes nothing)", sort_key=0), Group("Change one session", sort_key=1)
 sessions = App(
     name="sessions",

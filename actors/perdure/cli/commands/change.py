@@ -41,14 +41,16 @@ def compact(
 
 
 @app.command(group=CHANGING)
-def undo(key: Key, /, *, model: Model = None, state: State = None, json: Json = False) -> int:
+def undo(
+    key: Key, /, *, model: Model = None, window: Window = None, state: State = None, json: Json = False
+) -> int:
     """Take a session's latest compaction back; what was said since is kept.
 
     Exit code: 0 done, 1 not done: there is none, or the result can't fit the window.
     """
     from perdure.cli.shrinking import run_undo
 
-    return run_undo(key, model=model, state=state, as_json=json)
+    return run_undo(key, model=model, window=window, state=state, as_json=json)
 
 
 @app.command(group=CHANGING)

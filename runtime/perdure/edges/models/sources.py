@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from perdure.context.text.plural import counted
 from perdure.contracts import Request
 from perdure.edges.models.reply import ScriptedReply, call, say
 from perdure.edges.models.summaries import extractive_summariser, is_summary_request, last_text
@@ -129,4 +130,4 @@ def _answer(said: str, body: dict[str, Any]) -> str:
     topic = " ".join(said.split())[:160] or "nothing yet"
     if said.endswith("?"):
         return f"{_opening(said)} You ask: {topic} I'm a scripted model, so I can only say that I read it."
-    return f"{_opening(said)} I've noted it ({turns} messages so far): {topic}"
+    return f"{_opening(said)} I've noted it ({counted(turns, 'message')} so far): {topic}"

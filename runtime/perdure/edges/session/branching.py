@@ -8,6 +8,7 @@ behind it carries the decisions of the view that is shown now, so that its promp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from perdure.edges.session.restore import rewrite
 from perdure.edges.session.scan import Line
 from perdure.edges.session.tail import open_session
 from perdure.edges.session.view import message_of
-from perdure.errors import UsageError
+from perdure.errors import PerdureError, UsageError
 from perdure.records import Assistant, Decision, Item, Items, Record, ToolResult, User
 
 Fits = Callable[[Items, Mapping[str, Decision]], str]
@@ -96,7 +97,7 @@ def complete(held: Held, now_ms: int) -> int:
     back. Looks further only if the branch ends in an entry of another program, and there are segments.
     Raises as `switch`.
     """
-    if not held.opened.entries or not segments.segments_of(held.file.path) or _ours(held):
+    if not _shortened(held.opened):
         return 0
     loaded = load(held.file.path)
     whole = loaded.opened(held.opened.entries[-1].id)
@@ -106,9 +107,27 @@ def complete(held: Held, now_ms: int) -> int:
     return len(wanted)
 
 
-def _ours(held: Held) -> bool:
-    last = held.opened.entries[-1]
-    with held.file.path.open("rb") as file:
+def completed(opened: Opened) -> Opened:
+    """The view as a waking host would complete it, for who only looks. Changes nothing.
+
+    As it is in the file where what it needs is gone: the host, too, goes on with that.
+    """
+    if not _shortened(opened):
+        return opened
+    try:
+        return load(opened.path).opened(opened.entries[-1].id)
+    except (PerdureError, OSError, KeyError):
+        return opened
+
+
+def _shortened(opened: Opened) -> bool:
+    """Whether another program may have gone on behind an entry whose view needs what was moved out."""
+    return bool(opened.entries and segments.segments_of(Path(opened.path))) and not _ours(opened)
+
+
+def _ours(opened: Opened) -> bool:
+    last = opened.entries[-1]
+    with Path(opened.path).open("rb") as file:
         file.seek(last.start)
         found = heads(Line(0, 0, file.read(last.end - last.start)))[0]
     return bool(found) and found[0].epoch >= 0

@@ -11,23 +11,31 @@ from perdure.edges.session import own
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import Opened, Seen
 from perdure.edges.session.files import Listed
+from perdure.edges.session.header import newer
 from perdure.edges.session.load import load
+from perdure.errors import UnreadableFile
 from perdure.records import Assistant, ToolResult, User
 
 
 def survey(listed: Listed) -> Row:
-    """The index row of a file. Blocking. Raises `UnreadableFile`. The timer is not in the file."""
+    """The index row of a file. Blocking. The timer is not in the file.
+
+    Raises `UnreadableFile`, for one of a newer version of the format too.
+    """
     found = load(listed.path)
+    if wrong := newer(found.header.version):
+        raise UnreadableFile(f"{listed.path}: {wrong}")
     opened = found.opened()
     return Row(
         listed.key or "",
         listed.path,
         listed.size,
         listed.mtime_ns,
-        entries=len(found.nodes),
+        entries=found.count,
         updated=listed.mtime_ns // 1_000_000,
         open_turn=open_turn(opened),
         pending=len(opened.pending),
+        name=opened.name,
     )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from perdure.context.truncation.dag import COMPACTION, Node
 from perdure.edges import disk
@@ -31,7 +31,7 @@ def upgrade(path: Path, token: int, *, sync: bool) -> Path:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = loaded.file.size
-        staged = swap.stage(path, fd, size, token, lambda out: _write(loaded, out), sync=sync)
+        staged = swap.stage(path, fd, size, token, lambda out: out.writelines(upgraded(loaded)), sync=sync)
         swap.commit(path, fd, staged, sync=sync)
     finally:
         os.close(fd)
@@ -46,10 +46,11 @@ def _backup(path: Path, version: int) -> Path:
     return backup
 
 
-def _write(loaded: Loaded, out: BinaryIO) -> None:
-    out.write(_header(loaded) + b"\n")
+def upgraded(loaded: Loaded) -> Iterator[bytes]:
+    """The lines of an older version's file as version 3 has them."""
+    yield _header(loaded) + b"\n"
     for node, raw in loaded.entries():
-        out.write(_entry(node, raw, loaded.header.version) + b"\n")
+        yield _entry(node, raw, loaded.header.version) + b"\n"
 
 
 def _header(loaded: Loaded) -> bytes:

@@ -1,0 +1,116 @@
+"""A consistent backup of a state folder, whether a host runs in it or not. Changes nothing there.
+
+Session files are append-only: each is copied up to its last whole line. A file and its segments are opened
+together, the file first, so that a truncation or a discard meanwhile takes nothing away: an entry is in the
+copy of the file, or in a segment beside it. Evidence follows, which is stored before anything refers to it.
+Left out: the index (rebuilt by the next host), locks, the log, and the journal, whose records stand in the
+session files already (after a power failure start a host once before, which replays it).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from perdure.edges import segments
+from perdure.edges.bundle import Manifest, Source, sources_of, write_bundle
+from perdure.edges.erasing import GRAVE
+from perdure.edges.session import keys
+from perdure.edges.session.swap import whole_lines
+from perdure.edges.state import StateFolder
+from perdure.records import Record
+
+
+class Backup(Record):
+    """What was written. `problems`: evidence that doesn't fit its hash, copied as it is."""
+
+    manifest: Manifest
+    problems: tuple[str, ...] = ()
+
+
+def back_up(folder: StateFolder, out: Path, now_ms: int, *, workspaces: bool = False) -> Backup:
+    """Write a backup of the folder to `out`. Blocking. Raises `StorageFailed`."""
+    about: dict[str, Any] = {"epoch": _epoch(folder), "links": {}}
+    pins = _Pins(folder, about["links"])
+    rest = [folder.evidence, folder.archive, folder.config, *([folder.workspaces] if workspaces else [])]
+    rest = [path for path in rest if path.exists()]
+    contents = [source.path for source in sources_of(folder.path, [folder.sessions, *rest])]
+
+    def sources() -> Iterator[Source]:
+        yield from pins.sessions()
+        yield from sources_of(folder.path, rest)
+
+    manifest = write_bundle(
+        out, sources(), contents=contents, kind="backup", made_ms=now_ms, about=about, opener=pins.open
+    )
+    wrong = (member for member in manifest.files if _misfit(member.path, member.sha256))
+    return Backup(manifest, tuple(f"{member.path}: does not fit its hash" for member in wrong))
+
+
+def _misfit(path: str, sha256: str) -> bool:
+    place, _, rest = path.partition("/")
+    return place == "evidence" and not path.endswith(".tmp") and rest.replace("/", "") != sha256
+
+
+def _epoch(folder: StateFolder) -> int:
+    try:
+        found = json.loads((folder.path / "shard.lock").read_bytes())["epoch"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    return found if isinstance(found, int) else 0
+
+
+class _Pins:
+    """One session's files at a time, held open while they are copied."""
+
+    def __init__(self, folder: StateFolder, links: dict[str, str]) -> None:
+        self._folder, self._links = folder, links
+        self._open: dict[str, BinaryIO] = {}
+
+    def open(self, source: Source) -> BinaryIO:
+        return self._open.pop(source.file, None) or open(source.file, "rb")
+
+    def sessions(self) -> Iterator[Source]:
+        for place, folders, names in os.walk(self._folder.sessions):
+            folders[:] = sorted(name for name in folders if not name.endswith((GRAVE, ".segments")))
+            for name in sorted(names):
+                if keys.SUFFIX in name and not name.endswith((".lock", ".swap", ".old", ".tmp")):
+                    yield from self._session(Path(place, name))
+
+    def _session(self, path: Path) -> Iterator[Source]:
+        mark, kept = (path.with_name(f"{path.name[:200]}{suffix}") for suffix in (".swap", ".old"))
+        try:
+            swapped = os.readlink(mark)
+        except OSError:
+            swapped = ""
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(path.open("rb"))
+                late = [kept] if swapped and kept.exists() else []
+                beside = [(each, stack.enter_context(each.open("rb"))) for each in _segments(path, late)]
+            except FileNotFoundError:
+                return  # deleted meanwhile
+            self._open = {os.fspath(path): file}
+            self._open.update((os.fspath(each), opened) for each, opened in beside)
+            if late:
+                self._links[self._told(mark)] = swapped
+            size = os.fstat(file.fileno()).st_size
+            yield Source(self._told(path), os.fspath(path), self._whole(path, file, size, late))
+            for each, _ in beside:
+                yield Source(self._told(each), os.fspath(each))
+
+    def _whole(self, path: Path, file: BinaryIO, size: int, late: list[Path]) -> int:
+        """What is read of a file: a line that is being written now belongs to nobody yet."""
+        current = path.name.endswith(keys.SUFFIX) and not late
+        return whole_lines(file.fileno(), size) or size if current else size
+
+    def _told(self, path: Path) -> str:
+        return path.relative_to(self._folder.path).as_posix()
+
+
+def _segments(path: Path, late: list[Path]) -> list[Path]:
+    return [*late, *segments.segments_of(path)]
