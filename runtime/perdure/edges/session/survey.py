@@ -27,7 +27,7 @@ def survey(listed: Listed) -> Row:
         entries=len(found.nodes),
         updated=listed.mtime_ns // 1_000_000,
         open_turn=open_turn(opened),
-        pending=len(opened.pending),
+        pending=len(opened.pending) + sum(each.under_way for each in opened.outgoing),
     )
 
 
