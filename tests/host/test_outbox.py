@@ -57,9 +57,9 @@ def test_what_says_nothing_stays_here_and_a_failed_turn_is_told_as_such(tmp_path
     async def main(clock: VirtualClock) -> None:
         receiver = Receiver()
         gate = Gate(clock)
-        play = Play(say("HEARTBEAT_OK"), say(" "), fail("auth"), gate, say("all is well"))
+        play = Play(say("HEARTBEAT_OK"), fail("auth"), gate, say("all is well"))
         async with hosted(tmp_path, play, clock, channels=[receiver]) as host:
-            for _ in range(3):
+            for _ in range(2):
                 await ask(host, "beat", kind="internal_system")
             await host.send(KEY, "stop me", deliver=True)
             await gate.arrived()
