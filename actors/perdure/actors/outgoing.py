@@ -13,6 +13,7 @@ effect, as openclaw does it since its recovery sent replies twice (RT12).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, cast
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from perdure.context.safety.heartbeat import is_ack
 from perdure.contracts import Delivery, Letter, Outbound
 from perdure.edges.session.facts import Mark, Outgoing
-from perdure.errors import DeliveryFailed
+from perdure.errors import DeliveryFailed, UsageError
 from perdure.kernel.intensity import Backoff
 from perdure.records import Assistant, Item, Message, Record, Text, ToolCall
 
@@ -132,6 +133,27 @@ def pause(outgoing: Outgoing, end: Ended, id: str) -> float:
     wait = max(BACKOFF.delay(max(1, outgoing.tries)), min(told or 0.0, LATE))
     share = int(hashlib.sha256(f"{id}/{outgoing.tries}".encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
     return wait * (1 + JITTER * share)
+
+
+def moved(
+    found: Sequence[Outgoing], what: str, entry: str, now_ms: int, *, busy: bool = False
+) -> tuple[Outgoing, ...]:
+    """What an operator's `retry` or `drop` of an answer ("": of all) makes of them; only those it changes.
+
+    `busy`: an attempt runs, whose end is awaited. Raises `UsageError` for an entry that is not among them.
+    """
+    chosen = [each for each in found if entry in ("", each.entry)]
+    if entry and not chosen:
+        raise UsageError(f"no answer {entry} is on its way out of this session: list the outbox")
+    if what == "drop":
+        return tuple(replace(e, state="dropped") for e in chosen if not (busy and e.state == "begun"))
+    return tuple(replace(e, state="waiting", why="", at=now_ms) for e in chosen if not e.under_way)
+
+
+def line_of(each: Outgoing) -> str:
+    """One answer, for a person."""
+    why = f": {each.why}" if each.why else ""
+    return f"{each.entry} {each.event} by {each.to}, {each.state}, {each.tries} attempts{why}"
 
 
 def too_many(outgoing: list[Outgoing]) -> list[tuple[Outgoing, Outgoing]]:

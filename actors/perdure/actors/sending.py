@@ -214,24 +214,12 @@ class Sending:
         found = tuple(self.session.transcript.outgoing.values())
         if what == "list":
             return found
-        chosen = [each for each in found if entry in ("", each.entry)]
-        if entry and not chosen:
-            raise UsageError(f"no answer {entry} is on its way out of {self.session.key}: /outbox lists them")
-        moved = []
-        for each in chosen:
-            if each.state == "begun" and self.outbox.has(self.session.key):
-                continue  # its end is awaited
-            if what == "retry" and each.under_way:
-                continue
-            self.session.transcript.delivering(self._moved(each, what))
-            moved.append(each)
+        now, busy = self.session.services.clock.wall_ms(), self.outbox.has(self.session.key)
+        moved = outgoing_rules.moved(found, what, entry, now, busy=busy)
+        for each in moved:
+            self.session.transcript.delivering(each)
         self.want()
-        return tuple(moved)
-
-    def _moved(self, each: Outgoing, what: str) -> Outgoing:
-        if what == "drop":
-            return replace(each, state="dropped")
-        return replace(each, state="waiting", why="", at=self.session.services.clock.wall_ms())
+        return moved
 
     def commanded(self, argument: str) -> str:
         """`/outbox`, `/outbox retry ENTRY|all`, `/outbox drop ENTRY|all`; the answer for a person."""
@@ -244,13 +232,7 @@ class Sending:
             return f"{len(found)} {'sent again' if what == 'retry' else 'dropped'}."
         if not found:
             return "Nothing is on its way out."
-        return "\n".join(line_of(each) for each in found)
-
-
-def line_of(each: Outgoing) -> str:
-    """One answer, for a person."""
-    why = f": {each.why}" if each.why else ""
-    return f"{each.entry} {each.event} by {each.to}, {each.state}, {each.tries} attempts{why}"
+        return "\n".join(outgoing_rules.line_of(each) for each in found)
 
 
 async def _sent(outlet: Outlet, delivery: Delivery, fail_after: Callable[[float], object]) -> Ended:
