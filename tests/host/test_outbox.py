@@ -14,7 +14,7 @@ from perdure.actors.outbox import Outlet
 from perdure.edges.models.reply import fail, say
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
-from perdure.errors import ConfigError, StorageFailed, UsageError
+from perdure.errors import ConfigError, DeliveryFailed, StorageFailed, UsageError
 from perdure.kernel.run import Backend
 from perdure.kernel.virtual import VirtualClock
 
@@ -117,7 +117,6 @@ def test_answers_of_a_session_go_out_in_order_however_often_one_fails(loop: Back
 
 def test_a_receiver_that_asks_for_time_gets_it(tmp_path: Path) -> None:
     async def main(clock: VirtualClock) -> None:
-        from perdure.errors import DeliveryFailed
 
         at: list[float] = []
 
@@ -308,3 +307,56 @@ def test_two_channels_of_one_name_are_refused(tmp_path: Path) -> None:
             hosted(tmp_path, Play(), clock, channels=[object()])
 
     virtual(main)
+
+
+def test_a_pause_that_a_receiver_asked_for_outlasts_new_answers_of_the_session(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        async def later() -> None:
+            raise DeliveryFailed("retryable", "429", retry_after=600.0)
+
+        receiver = Receiver([later])
+        async with hosted(tmp_path, Play(), clock, channels=[receiver]) as host:
+            for _ in range(4):
+                await ask(host, "q", deliver=True)
+                await clock.sleep(60)
+            assert len(receiver.attempts) == 1
+            await clock.sleep(900)
+            assert receiver.texts == ["ok 1", "ok 2", "ok 3", "ok 4"]
+
+    virtual(main)
+
+
+def test_sessions_that_wait_for_a_slow_channel_sleep_meanwhile(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        async def slow() -> None:
+            await clock.sleep(10)
+
+        receiver = Receiver([slow] * 50)
+        async with hosted(
+            tmp_path, Play(), clock, channels=[Outlet(receiver, workers=1)], most_awake=2
+        ) as host:
+            for n in range(20):
+                await ask(host, "q", key=f"agent:main:cli:dm:{n}", deliver=True)
+            await clock.sleep(1)
+            assert len(host.directory.awake) <= 3
+            await clock.sleep(300)
+            assert len(receiver.ids) == 20
+
+    virtual(main)
+
+
+def test_deliveries_that_a_compaction_knows_of_leave_the_file_with_what_it_covers(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        receiver = Receiver()
+        async with hosted(tmp_path, Play(), clock, channels=[receiver], truncate_after=1) as host:
+            for n in range(12):
+                await ask(host, f"{n} " + "more words " * 2000, deliver=True)
+            await clock.sleep(1)
+            await host.command(KEY, "/compact")
+            await clock.sleep(5)
+            assert await host.outbox(KEY) == ()
+        assert len(receiver.ids) == 12
+
+    virtual(main)
+    assert len(states(tmp_path)) < 18  # of 24
+    assert load(session_path(tmp_path)).opened().outgoing == ()

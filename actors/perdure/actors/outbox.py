@@ -78,8 +78,12 @@ class Lane:
         """Whether an attempt of this session runs, or its end is on the way to it."""
         return key in self._running or key in self._landed
 
+    def granted(self, key: str) -> bool:
+        """Whether it has been told that its turn has come."""
+        return key in self._granted
+
     def wants(self, key: str) -> bool:
-        """Whether it is about to be granted something."""
+        """Whether its turn comes by itself, and before long."""
         return key in self._granted or (key in self._ready and not self.rests)
 
     @property
@@ -94,16 +98,14 @@ class Lane:
         return not busy and (not self._ready or self.rests)
 
     def want(self, key: str, after: float = 0.0) -> None:
-        """Stand in the lane, or in `after` seconds. One that stands there keeps its place."""
-        if (timer := self._later.pop(key, None)) is not None:
-            timer.cancel()
-        if after > 0:
-            self._ready.pop(key, None)
-            if self._closed:
-                return  # the next host finds it in the file
-            self._later[key] = self._clock.call_after(after, partial(self.want, key))
-        elif key not in self._granted and not self.has(key):
+        """Stand in the lane, or in `after` seconds. One that stands there, or pauses, keeps its place."""
+        if key in self._granted or key in self._later or self.has(key):
+            return
+        if after <= 0:
             self._ready.setdefault(key)
+        elif not self._closed:  # else the next host finds it in the file
+            self._ready.pop(key, None)
+            self._later[key] = self._clock.call_after(after, partial(self._rested, key))
         self._pump()
 
     def begin(self, key: str, attempt: Attempt) -> None:
@@ -130,13 +132,19 @@ class Lane:
             timer.cancel()
         self._pump()
 
-    def stop(self, key: str) -> None:
-        """Let go of a session that leaves: what runs is stopped, its end comes nevertheless."""
+    def leave(self, key: str) -> None:
+        """Let go of a session that leaves; what runs goes on."""
         self._ready.pop(key, None)
-        self._take_back(key)
+        if (timer := self._later.pop(key, None)) is not None:
+            timer.cancel()
+        if self._take_back(key):
+            self._breaker.undecided()
+        self._changed()
+
+    def cancel(self, key: str) -> None:
+        """Stop what runs for a session: its end comes nevertheless."""
         if key in self._running:
             self._running[key].cancel()
-        self._changed()
 
     def close(self, awake: Container[str]) -> None:
         """The host stops: nobody is woken any more, and nothing is left for later."""
@@ -149,6 +157,10 @@ class Lane:
         self._changed()
 
     # --- its own ----------------------------------------------------------------------------------
+
+    def _rested(self, key: str) -> None:
+        del self._later[key]
+        self.want(key)
 
     def _judge(self, end: Ended) -> None:
         kind = end.error.kind if end.error is not None else None
@@ -233,14 +245,20 @@ class Outbox:
         """Whether an attempt of this session runs anywhere, or its end is on the way to it."""
         return any(lane.has(key) for lane in self.lanes.values())
 
+    def granted(self, key: str) -> bool:
+        """Whether this session has been told that its turn has come."""
+        return any(lane.granted(key) for lane in self.lanes.values())
+
     def wants(self, key: str) -> bool:
         """Whether this session is about to send something."""
         return any(lane.wants(key) for lane in self.lanes.values())
 
-    def stop(self, key: str) -> None:
-        """Let go of a session that leaves."""
+    def leave(self, key: str, *, now: bool = False) -> None:
+        """Let go of a session that leaves; `now`: what runs for it is stopped."""
         for lane in self.lanes.values():
-            lane.stop(key)
+            lane.leave(key)
+            if now:
+                lane.cancel(key)
 
     def close(self, awake: Container[str]) -> None:
         """The host stops: only sessions that are `awake` send what they can send now."""

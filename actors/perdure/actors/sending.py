@@ -49,8 +49,11 @@ class Sending:
 
     @property
     def under_way(self) -> bool:
-        """An attempt runs, or one is granted: the session stays awake to record it."""
-        return self.outbox.has(self.session.key) or self.outbox.wants(self.session.key)
+        """An attempt runs, or one is granted: the session stays awake to record it.
+
+        One that stands in a lane may sleep: its turn wakes it.
+        """
+        return self.outbox.has(self.session.key) or self.outbox.granted(self.session.key)
 
     @property
     def holds_up(self) -> bool:
@@ -69,14 +72,14 @@ class Sending:
         self.session.transcript.channel = outlet.name if outlet is not None else ""
         self.want()
 
-    def stop(self) -> None:
-        """The session ends now."""
+    def stop(self, *, now: bool = False) -> None:
+        """The session ends; `now`: what runs is stopped."""
         self.stopped = True
-        self.outbox.stop(self.session.key)
+        self.outbox.leave(self.session.key, now=now)
 
     def leave_behind(self) -> None:
         """`/new`: the file is put aside, and nobody will look into it."""
-        self.outbox.stop(self.session.key)
+        self.outbox.leave(self.session.key)
         for each in list(self.session.transcript.outgoing.values()):
             if each.state == "waiting":
                 self._record(replace(each, state="failed", why="a new session was begun"))
@@ -123,7 +126,8 @@ class Sending:
             step = outgoing_rules.step(each, now, idempotent=same, max_age=age)
             if step == "attempt":
                 return each
-            self._record(replace(each, state=step))
+            if not self._record(replace(each, state=step)):
+                return None
         return None
 
     def _outlet(self, each: Outgoing) -> Outlet | None:
@@ -146,7 +150,7 @@ class Sending:
         first = outgoing_rules.begun(first)
         if not self._record(first):
             lane.decline(session.key)
-            lane.want(session.key, AGAIN)
+            self.want(AGAIN)
             return
         self._start(lane, first)
 

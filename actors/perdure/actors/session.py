@@ -313,7 +313,7 @@ class Session:
     def _close(self, mail: Close) -> None:
         self.closing.append(mail.done)
         if mail.now:
-            self.sending.stop()
+            self.sending.stop(now=True)
         if self.state in ("idle", "settling"):
             self.finish_close()
         elif mail.now and self.turns.job is not None:
@@ -323,6 +323,7 @@ class Session:
         """The turn, if there was one, has ended, its answer is out: leave the file whole, tell who waits."""
         if self.sending.holds_up:
             return
+        self.sending.stop()
 
         def left() -> None:
             self._let_go()
