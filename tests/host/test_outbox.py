@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
-from helpers_host import KEY, Gate, Play, ask, entries, hosted, notices, session_path, virtual
+from helpers_host import KEY, Gate, Play, ask, entries, hosted, notices, real, session_path, virtual
 from helpers_kernel import each_loop
 from helpers_outbox import Receiver, gated
 from perdure.actors.outbox import Outlet
 from perdure.edges.models.reply import fail, say
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
+from perdure.edges.session.writer import LocalSessionFile
+from perdure.edges.settings import Settings
+from perdure.edges.settings_hosting import OutboundSettings
 from perdure.errors import ConfigError, DeliveryFailed, StorageFailed, UsageError
+from perdure.kernel.clock import RealClock
 from perdure.kernel.run import Backend
 from perdure.kernel.virtual import VirtualClock
 
@@ -238,8 +245,6 @@ def test_what_waits_survives_compaction_checkpoints_and_both_ways_of_reading(tmp
 def test_a_disk_that_takes_no_record_holds_the_attempt_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perdure.edges.session.writer import LocalSessionFile
-
     append, full = LocalSessionFile.append, [True]
 
     def sometimes(self: LocalSessionFile, lines: Any) -> Any:
@@ -360,3 +365,105 @@ def test_deliveries_that_a_compaction_knows_of_leave_the_file_with_what_it_cover
     virtual(main)
     assert len(states(tmp_path)) < 18  # of 24
     assert load(session_path(tmp_path)).opened().outgoing == ()
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_what_was_heard_while_the_disk_was_full_is_recorded_later_and_nothing_is_sent_again(
+    idempotent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, full = LocalSessionFile.append, [False]
+
+    def sometimes(self: LocalSessionFile, lines: Any) -> Any:
+        if full[0]:
+            raise StorageFailed("no room")
+        return append(self, lines)
+
+    monkeypatch.setattr(LocalSessionFile, "append", sometimes)
+
+    async def main(clock: VirtualClock) -> None:
+        async def fills_up() -> None:
+            full[0] = True
+
+        receiver = Receiver([fills_up], idempotent=idempotent)
+        async with hosted(tmp_path, Play(), clock, channels=[receiver]) as host:
+            await ask(host, "q", deliver=True)
+            await clock.sleep(600)
+            assert [each.state for each in await host.outbox(KEY)] == ["begun"]
+            full[0] = False
+            await clock.sleep(120)
+            assert await host.outbox(KEY) == ()
+        assert len(receiver.attempts) == 1
+
+    virtual(main)
+
+
+def test_a_letter_that_waited_when_the_host_died_still_asks_for_delivery(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        gate, receiver = Gate(clock), Receiver()
+        host = hosted(tmp_path, Play(gate, say("to both")), clock, channels=[receiver])
+        await host.__aenter__()
+        await host.send(KEY, "one")
+        await gate.arrived()
+        await host.send(KEY, "two", deliver=True)
+        host.kill()
+        await host.__aexit__(None, None, None)
+        async with hosted(tmp_path, Play(say("to both")), clock, channels=[receiver]):
+            await clock.sleep(60)
+        assert [(d.event, d.text) for d in receiver.arrived] == [("reply", "to both")]
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_program_cancelled_in_a_delivery_leaves_its_file_whole(loop: Backend, tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = RealClock()
+        word, begun, _ = gated(clock)
+        receiver = Receiver([word], idempotent=False)
+        with anyio.CancelScope() as scope:
+            async with hosted(tmp_path, Play(), clock, channels=[receiver]) as host:
+                await ask(host, "q", deliver=True)
+                await clock.wait(begun, 10)
+                scope.cancel()
+                await anyio.sleep_forever()
+        assert host.left_whole
+
+    real(main, loop)
+    assert states(tmp_path) == ["begun", "unknown"]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_configured_webhook_delivers_and_a_missing_secret_is_told(loop: Backend, tmp_path: Path) -> None:
+    heard: list[bytes] = []
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            raw = await stream.receive()
+            while b'"error":' not in raw:
+                raw += await stream.receive()
+            heard.append(raw)
+            await stream.send(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    async def main() -> None:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        port = listener.extra(SocketAttribute.local_port)
+        hook = OutboundSettings("cli", url=f"http://127.0.0.1:{port}/", secret_env="HOOK", allow_private=True)
+        settings = Settings(outbound=(hook,))
+        with pytest.raises(ConfigError, match="HOOK is not set"):
+            async with hosted(tmp_path, Play(), RealClock(), settings=settings):
+                pass
+        environ = {"HOOK": "whsec_" + base64.b64encode(b"k" * 32).decode()}
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, serve)
+            async with hosted(tmp_path, Play(), RealClock(), settings=settings, environ=environ) as host:
+                await ask(host, "q", deliver=True)
+                assert await host.services.outbox.settle(10)
+                assert host.status()["outbox"][0]["sent"] == 1
+            tasks.cancel_scope.cancel()
+
+    real(main, loop)
+    assert b"webhook-signature: v1," in heard[0]
+    assert b'"text":"ok 1"' in heard[0]
+    log = (tmp_path / "state" / "runtime.log").read_text()
+    assert "ok 1" not in log
+    assert "whsec_" not in log

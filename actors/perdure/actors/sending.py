@@ -44,6 +44,7 @@ class Sending:
     def __init__(self, session: Session) -> None:
         self.session, self.outbox = session, session.services.outbox
         self.stopped = False
+        self._unwritten: Outgoing | None = None  # an end that the disk did not take: it is known all the same
 
     # --- its state --------------------------------------------------------------------------------
 
@@ -102,7 +103,8 @@ class Sending:
 
     def want(self, after: float = 0.0) -> None:
         """Stand in the lane of the next answer's channel, if there is one."""
-        first, session = self._next(), self.session
+        session, first = self.session, self._unwritten if after else None
+        first = first or self._next()
         if first is None or self.stopped or self.outbox.has(session.key):
             return
         lane = self.outbox.lanes.get(first.to)
@@ -113,6 +115,10 @@ class Sending:
         """The oldest answer to be attempted; what needs no attempt any more is recorded on the way."""
         waiting = self.session.transcript.outgoing
         if not waiting or self.outbox.has(self.session.key):
+            return None
+        late, self._unwritten = self._unwritten, None
+        if late is not None and late.entry in waiting and not self._record(late):
+            self._unwritten = late
             return None
         for old, new in outgoing_rules.too_many(list(waiting.values())):
             self._record(new, told=old.under_way)
@@ -140,7 +146,7 @@ class Sending:
         session, first = self.session, self._next()
         if first is None or first.to != lane.outlet.name or self.stopped or session.state == "closed":
             lane.decline(session.key)
-            self.want()
+            self.want(AGAIN if self._unwritten is not None else 0.0)
             return
         if first.event not in lane.outlet.events:
             self._record(replace(first, state="dropped"))
@@ -190,7 +196,8 @@ class Sending:
             if after.state == "waiting":
                 id = outgoing_rules.id_of(session.transcript.session_id, mail.entry)
                 wait = outgoing_rules.pause(after, mail.end, id)
-            self._record(after)
+            if not self._record(after):
+                self._unwritten, wait = after, max(wait, AGAIN)
         lane.recorded(session.key)
         self.want(wait)
         if session.closing and session.state in ("idle", "settling"):
