@@ -467,3 +467,26 @@ def test_a_configured_webhook_delivers_and_a_missing_secret_is_told(loop: Backen
     log = (tmp_path / "state" / "runtime.log").read_text()
     assert "ok 1" not in log
     assert "whsec_" not in log
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_what_a_sleeping_session_owes_is_found_after_a_kill_without_its_lock(
+    loop: Backend, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        receiver = Receiver(["retry"])
+        host = hosted(tmp_path, Play(), RealClock(), channels=[receiver], most_awake=1)
+        await host.__aenter__()
+        await ask(host, "q", deliver=True)
+        await host.services.outbox.settle(5)
+        await ask(host, "q", key="agent:main:other:dm:x")
+        while KEY in host.directory.awake:
+            await host.clock.sleep(0.01)
+        host.kill()
+        await host.__aexit__(None, None, None)
+        async with hosted(tmp_path, Play(), RealClock(), channels=[receiver]) as again:
+            while not receiver.arrived:
+                await again.clock.sleep(0.01)
+
+    real(main, loop)
+    assert states(tmp_path) == ["begun", "waiting", "begun", "sent"]
