@@ -229,7 +229,7 @@ WORDS = st.sampled_from(["ok", "ok", "lost", "retry", "maybe", "bug"])
 STEPS = st.lists(st.sampled_from(["say", "say", "wait", "wait long", "kill", "stop", "compact"]), max_size=9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(idempotent=st.booleans(), script=st.lists(WORDS, max_size=8), steps=STEPS)
 def test_rt12_whatever_fails_and_dies_each_answer_arrives_in_order_or_is_known_not_to(
     idempotent: bool, script: list[str], steps: list[str], tmp_path_factory: pytest.TempPathFactory
