@@ -17,7 +17,8 @@ from typing import Any
 
 from perdure.actors import arguments, previewing
 from perdure.actors.durable import Durable
-from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, Wake
+from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, OutboxAsk, Wake
+from perdure.actors.outbox import Outlet
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import ModelFactory
@@ -32,6 +33,7 @@ from perdure.contracts import (
     LetterKind,
     MemoryFlush,
     Model,
+    OutboundChannel,
     Receipt,
     Tool,
 )
@@ -41,6 +43,7 @@ from perdure.edges.config import load
 from perdure.edges.erasing import Erased
 from perdure.edges.log import open_log
 from perdure.edges.placement import LocalPlacement
+from perdure.edges.session.facts import Outgoing
 from perdure.edges.settings import Settings
 from perdure.edges.tools.mcp import servers
 from perdure.errors import Busy, Closed, Parked, UsageError
@@ -82,6 +85,7 @@ class Host:
     compactions; `flush`: called before one, with what it would take away, for text that is appended to the
     day's note. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
+    `channels`: ways out for answers that no caller awaits, beside the configured ones.
     `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
     Raises `Locked` where another host has the state folder, `NewerState` where a newer perdure wrote it,
     `ConfigError` for a wrong setting.
@@ -108,6 +112,7 @@ class Host:
         timing: Timing | None = None,
         most_awake: int | None = None,
         truncate_after: int | None = None,
+        channels: Iterable[OutboundChannel | Outlet] = (),
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = state_folder.state_folder(state, environ)
@@ -118,7 +123,8 @@ class Host:
         self._given = checked(
             model=model, models=models, factories=factories, tools=tools, engine=engine, trigger=trigger,
             flush=flush, workspace=workspace, window=window, shown_workspace=shown_workspace, hooks=hooks,
-            timing=timing, most_awake=most_awake, truncate_after=truncate_after, environ=environ,
+            timing=timing, most_awake=most_awake, truncate_after=truncate_after,
+            channels=channels, environ=environ,
         )  # fmt: skip
         self.registry = Registry()
         self.away: list[str] = []  # tool servers that could not be reached, and why
@@ -168,6 +174,7 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self.closing = True
+        self.services.outbox.close(self.directory.awake)
         if error is None or isinstance(error, Exception):
             await self.directory.close(grace=0.0 if error else DRAIN)
             await self.upkeep.flush()
@@ -181,6 +188,7 @@ class Host:
         self.kernel.kill()
         self.upkeep.killed()
         self.durable.killed()
+        self.services.outbox.close(())
         for session in self.directory.awake.values():
             if session.state != "opening":
                 session.held.file.release()
@@ -209,11 +217,14 @@ class Host:
         mid: str | None = None,
         kind: LetterKind = "external_user",
         attachments: Iterable[Block] = (),
+        deliver: bool | None = None,
         timeout: float = 30.0,
     ) -> Sent:
         """Deliver a message; returns once it is in the session's file, whatever then happens.
 
         Images among the `attachments` are scaled and converted first, where the extra `images` is there.
+        `deliver`: whether the answer goes out by the session's channel; by default a user's own letter is
+        answered to who sent it alone (`Sent.reply`), those of the system and of other sessions go out.
         `(sender, mid)` makes redelivery free: the same pair is answered from the record. Raises `Busy`
         (nothing accepted, try again), `MessageTooLarge`, `StorageFailed`, `Parked`, `Closed`.
         """
@@ -226,7 +237,7 @@ class Host:
         arguments.a_key(key)
         content, evidence = await admitted(self.services, content)
         now = self.clock.wall_ms()
-        letter = Letter(key, sender, mid or self._new_mid(), content, now, kind, evidence)
+        letter = Letter(key, sender, mid or self._new_mid(), content, now, kind, evidence, deliver)
         answer: Waiter[Reply] = self.clock.waiter(f"the reply of {key}")
         receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
         return Sent(receipt, answer, self.clock)
@@ -239,6 +250,11 @@ class Host:
         """Run a slash command (`/compact`, `/status`, `/model REF` …); its answer as text for a person."""
         name, _, argument = line.strip().removeprefix("/").partition(" ")
         return str(await self._ask(key, lambda done: Command(name, argument.strip(), done), timeout))
+
+    async def outbox(self, key: str) -> tuple[Outgoing, ...]:
+        """The session's answers on their way out, and those that went nowhere, oldest first."""
+        found: tuple[Outgoing, ...] = await self._ask(key, OutboxAsk, 30.0)
+        return found
 
     async def preview_compaction(self, key: str, focus: str = "") -> Previewed:
         """What `/compact` would do: costs model calls, stores nothing. Raises as `previewing.preview`."""

@@ -23,7 +23,8 @@ LetterKind: TypeAlias = Literal["external_user", "inter_session", "internal_syst
 class Letter(Record):
     """A message on its way to a session. `(sender, mid)` makes redelivery free.
 
-    `evidence`: hashes of blobs that the message's entry keeps.
+    `evidence`: hashes of blobs that the message's entry keeps. `deliver`: whether the answer goes out by
+    the session's channel; `None`: where nobody can wait for it, so not a user's own, whose sender can.
     """
 
     key: str
@@ -33,6 +34,7 @@ class Letter(Record):
     arrived: int = 0
     kind: LetterKind = "external_user"
     evidence: tuple[str, ...] = ()
+    deliver: bool | None = None
 
 
 class Receipt(Record):
@@ -77,6 +79,50 @@ class Post(Protocol):
     """Every letter between sessions, tenants and hosts."""
 
     async def send(self, letter: Letter, deadline: float) -> Receipt: ...
+
+
+# --- outbound channels ------------------------------------------------------------------------------
+
+Outbound: TypeAlias = Literal["reply", "scheduled", "failed"]
+
+
+class Delivery(Record):
+    """An answer on its way out. `id` is the same for every attempt: a receiver can de-duplicate by it.
+
+    `event`: a `reply` to somebody, a `scheduled` result that only the system asked for, or a turn that
+    `failed` (then `error` says why). `at`: wall ms when the answer was written; `attempt` counts from 1.
+    """
+
+    id: str
+    key: str
+    channel: str
+    event: Outbound
+    text: str
+    entry: str
+    at: int
+    attempt: int = 1
+    stop: str = "stop"
+    error: str = ""
+
+
+class Delivered(Record):
+    """The receiver has it; `ref` is its own name for it, if it told one."""
+
+    ref: str = ""
+
+
+@runtime_checkable
+class OutboundChannel(Protocol):
+    """A way out. Raises `DeliveryFailed`, and nothing else that is not a bug.
+
+    `idempotent`: the receiver does the same `id` once, so an attempt whose end is unknown is repeated.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def idempotent(self) -> bool: ...
+    async def send(self, delivery: Delivery) -> Delivered: ...
 
 
 # --- session files --------------------------------------------------------------------------------

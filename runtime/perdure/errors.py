@@ -94,6 +94,28 @@ class Parked(PerdureError):
     """The session crashed too often and is parked: an operator retries or drops it."""
 
 
+# --- the way out ----------------------------------------------------------------------------------
+
+
+class DeliveryFailed(PerdureError):
+    """A channel did not take an answer. `kind` says what is known.
+
+    `retryable`: it surely has nothing, and may take it later (after `retry_after` seconds, where told);
+    `permanent`: it refuses this one; `gone`: it refuses all, until the configuration changes;
+    `ambiguous`: it may have it.
+    """
+
+    def __init__(
+        self,
+        kind: Literal["retryable", "permanent", "gone", "ambiguous"],
+        text: str,
+        *,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.kind, self.retry_after = kind, retry_after
+
+
 # --- the model or the context ---------------------------------------------------------------------
 
 ModelErrorKind: TypeAlias = Literal[

@@ -102,6 +102,7 @@ def test_the_file_is_found_by_environment_or_in_the_state_folder_only(
         ("[channels.'a b']\n", "channels.'a b'", "letters"),
         ("[mcp.x]\nenv = { A = 1 }", "mcp.x.env.A", "text"),
         ("[mcp.x]\nenv = 1", "mcp.x.env", "text"),
+        ("[outbound.x]\nmax_age_hours = 169", "outbound.x.max_age_hours", "up to 168"),
         ("[plugins.slots]\ncontextEngine = 'a'\ncontext_engine = 'b'", "plugins.slots.context_engine", ""),
         ("unknown = 1", "unknown", "models"),
         ("[unknown.deep]\nx = 1", "unknown", "models"),
@@ -127,6 +128,8 @@ def test_what_is_wrong_is_named_with_file_key_and_what_is_accepted(
         ("[pruning]\nsoft_trim_ratio = 0.6", "pruning.soft_trim_ratio"),
         ("[tools.exec]\ntimeout_seconds = 9000", "tools.exec.timeout_seconds"),
         ("[mcp.x]\nargs = ['a']", "mcp.x"),
+        ("[outbound.x]\nsecret_env = 'A'", "outbound.x.url"),
+        ("[outbound.x]\nurl = 'ftp://x'", "outbound.x.url"),
         ("[mcp.x]\ncommand = 'a'\nurl = 'b'", "mcp.x"),
     ],
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from perdure.contracts import CompactionTrigger, ContextEngine, MemoryFlush, Model, Tool
+from perdure.actors.outbox import Outlet
+from perdure.contracts import CompactionTrigger, ContextEngine, MemoryFlush, Model, OutboundChannel, Tool
 from perdure.edges.settings import Settings
 from perdure.errors import UsageError
 from perdure.records import ModelInfo, ToolSpec
@@ -53,6 +54,15 @@ def some_tools(tools: Iterable[Tool] | None) -> tuple[Tool, ...] | None:
         if not isinstance(getattr(tool, "spec", None), ToolSpec) or not hasattr(tool, "run"):
             raise UsageError(f"tools: {tool!r} is no tool: it needs `spec` (a ToolSpec) and `run`")
     return found
+
+
+def some_channels(channels: Iterable[OutboundChannel | Outlet]) -> tuple[Outlet, ...]:
+    """Ways out; a bare channel serves the sessions whose key names it."""
+    found = tuple(channels)
+    for each in found:
+        if not isinstance(each, Outlet | OutboundChannel):
+            raise UsageError(f"channels: {each!r} is none: it needs `name`, `idempotent` and `send`")
+    return tuple(each if isinstance(each, Outlet) else Outlet(each) for each in found)
 
 
 def a_folder(workspace: str | Path | None) -> Path | None:

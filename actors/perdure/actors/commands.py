@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 HELP = (
     "commands: /help, /compact [focus], /undo, /pin [TEXT], /pins, /unpin N|all, /status, /model [ref], "
-    "/think [level], /name TEXT, /abort, /new"
+    "/think [level], /name TEXT, /outbox [retry|drop ENTRY|all], /abort, /new"
 )
 LEVELS = ("off", "minimal", "low", "medium", "high")
 
@@ -30,7 +30,7 @@ def run(session: Session, mail: Command) -> None:
                 session.opening.renew(mail.done)
                 return
             case "undo":
-                session.undo(mail.done)
+                session.opening.undo(mail.done)
                 return
             case "status":
                 answer = status(session)
@@ -42,6 +42,8 @@ def run(session: Session, mail: Command) -> None:
                 answer = _name(session, mail.argument)
             case "pin":
                 answer = pinning.pin(session, mail.argument)
+            case "outbox":
+                answer = session.sending.commanded(mail.argument)
             case "pins":
                 answer = pinning.listed(session)
             case "unpin":

@@ -17,6 +17,7 @@ from perdure.actors.messages import (
     Known,
     Mail,
     Note,
+    OutboxMail,
     Sleep,
     Truncated,
     Wake,
@@ -33,7 +34,7 @@ from perdure.kernel.mailbox import Handler, Ref
 from perdure.kernel.waiter import Waiter
 
 NOTHING = Known()
-WAKING = (Deliver, Command, Note, Wake)  # all else is for somebody awake: reports to one who is gone
+WAKING = (Deliver, Command, Note, OutboxMail, Wake)  # all else is for somebody awake: late reports
 
 
 class Directory:

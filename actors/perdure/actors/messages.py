@@ -9,10 +9,12 @@ from typing import Literal, TypeAlias, dataclass_transform
 from msgspec import Struct
 
 from perdure.actors.coordinator import FRESH, Coordinator, Reason
+from perdure.actors.outgoing import Ended
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
 from perdure.context.tokens.estimator import Estimator, Measure
 from perdure.contracts import Letter, Receipt
+from perdure.edges.session.facts import Outgoing
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
 from perdure.events import Overflow, Reply
@@ -69,6 +71,36 @@ class Close(Mail):
 
     done: Waiter[None]
     now: bool = False
+
+
+class OutboxMail(Mail):
+    """Base of what a session is told about answers that go out."""
+
+
+class Due(OutboxMail):
+    """The channel `to` has room for this session's next answer: to be begun, or declined."""
+
+    to: str
+
+
+class Settled(OutboxMail):
+    """Attempt `n` to deliver the answer `entry` by `to` is over."""
+
+    to: str
+    entry: str
+    n: int
+    end: Ended
+
+
+class OutboxAsk(OutboxMail):
+    """`done` gets the answers on their way out; for `retry` and `drop` those that it moved.
+
+    `entry`: of one answer alone; "": of all.
+    """
+
+    done: Waiter[tuple[Outgoing, ...]]
+    what: Literal["list", "retry", "drop"] = "list"
+    entry: str = ""
 
 
 # --- to the session, from its turn ----------------------------------------------------------------

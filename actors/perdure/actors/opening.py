@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from perdure.actors.messages import Close, Command, Deliver, Mail, Note, Rejoined, Woken
+from perdure.actors.undoing import undone
 from perdure.edges.session import branching
 from perdure.edges.session.files import Held
 from perdure.edges.session.tail import open_session
@@ -174,6 +175,23 @@ class Opening:
             self.session.begin_anew()
         else:
             self.session.abort()
+
+    def undo(self, done: Waiter[str]) -> None:
+        """`/undo`: leave the file, take the latest compaction back, and open it as it is then."""
+        session = self.session
+        if not session.at_ease:
+            done.fail(Busy(f"{session.key}: something is under way: /undo when the agent rests"))
+            return
+        env, estimator = session.environment, session.scales.estimator
+        self.changing = lambda held, now: undone(held, now, env, estimator)
+        self.asked = done
+
+        def left() -> None:
+            session.turns = session.turns.anew()
+            session.state = "opening"
+            self.begin()
+
+        session.leave_file(left)
 
     def turn_away(self, error: BaseException) -> None:
         """Whatever still waits won't be handled."""

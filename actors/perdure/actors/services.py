@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perdure.actors.durable import Durable
+from perdure.actors.outbox import Outbox
 from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
@@ -106,6 +107,7 @@ class Services:
     log: Log
     upkeep: Upkeep
     durable: Durable
+    outbox: Outbox
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None

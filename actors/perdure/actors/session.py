@@ -42,6 +42,7 @@ from perdure.actors.messages import (
     Mail,
     NextStep,
     Note,
+    OutboxMail,
     Rejoined,
     Sleep,
     Snapshot,
@@ -53,17 +54,17 @@ from perdure.actors.messages import (
 from perdure.actors.opening import Opening
 from perdure.actors.pictures import Pictures
 from perdure.actors.scales import Scales
+from perdure.actors.sending import Sending
 from perdure.actors.services import Services
 from perdure.actors.surroundings import Surroundings
 from perdure.actors.transcript import Transcript
 from perdure.actors.truncating import Truncating
 from perdure.actors.turns import Turns
-from perdure.actors.undoing import undone
 from perdure.actors.view import unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
 from perdure.edges.session.files import Held
-from perdure.errors import Busy, Closed, Fenced, PerdureError
+from perdure.errors import Closed, Fenced, PerdureError
 from perdure.events import Notice
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.outcome import Failed, Outcome, Returned, describe
@@ -93,6 +94,7 @@ class Session:
         self.compacting = Compacting(self, known.coordinator)
         self.truncating = Truncating(self)
         self.keeping = Keeping(self)
+        self.sending = Sending(self)
         self.held: Held
         self.transcript: Transcript
         self.surroundings, self.scales = Surroundings(self), Scales(self)
@@ -152,6 +154,8 @@ class Session:
                 self.keeping.due()
             case Kept():
                 self.keeping.kept(mail)
+            case OutboxMail():
+                self.sending.handle(mail)
             case Rejoined():
                 self.opening.rejoined(mail)
             case Sleep(done):
@@ -190,8 +194,8 @@ class Session:
     def at_ease(self) -> bool:
         """Nothing is under way here, and nothing waits: it may sleep."""
         resting = self.state == "idle" and not self.turns.after_due and not self.opening.apart
-        work = self.truncating.under_way or self.keeping.under_way or self.transcript.pending
-        return resting and not work and self.compacting.at_rest
+        work = self.truncating.under_way or self.keeping.under_way or self.sending.under_way
+        return resting and not (work or self.transcript.pending) and self.compacting.at_rest
 
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
@@ -264,6 +268,7 @@ class Session:
         self.transcript = Transcript(held, upkeep, wall_ms=wall_ms, weigh=weigh)
         self.state = "idle"
         self.opening.done()
+        self.sending.woken()
         self.turns.take_up()
         self.opening.hand_over()
 
@@ -274,25 +279,9 @@ class Session:
         self._tell_closed()
         self.opening.turn_away(error)
 
-    def undo(self, done: Waiter[str]) -> None:
-        """`/undo`: leave the file, take the latest compaction back, and open it as it is then."""
-        if not self.at_ease:
-            done.fail(Busy(f"{self.key}: something is under way: /undo when the agent rests"))
-            return
-        env, estimator = self.environment, self.scales.estimator
-        self.opening.changing = lambda held, now: undone(held, now, env, estimator)
-        self.opening.asked = done
-
-        def left() -> None:
-            answered, self.turns = self.turns.answered, Turns(self, self.turns.number)
-            self.turns.answered = answered
-            self.state = "opening"
-            self.opening.begin()
-
-        self._leave_file(left)
-
     def begin_anew(self) -> None:
         """Leave the file and open the one that follows it."""
+        self.sending.leave_behind()
 
         def left() -> None:
             self.letters.refuse(Closed("a new session was begun before this was answered"))
@@ -303,7 +292,7 @@ class Session:
             self.state = "opening"
             self.opening.begin()
 
-        self._leave_file(left)
+        self.leave_file(left)
 
     # --- sleep and end ----------------------------------------------------------------------------
 
@@ -317,19 +306,24 @@ class Session:
                 done.set(True)
 
         if can:
-            self._leave_file(left)
+            self.leave_file(left)
         elif done is not None:
             done.set(False)
 
     def _close(self, mail: Close) -> None:
         self.closing.append(mail.done)
+        if mail.now:
+            self.sending.stop(now=True)
         if self.state in ("idle", "settling"):
             self.finish_close()
         elif mail.now and self.turns.job is not None:
             self.turns.job.cancel()
 
     def finish_close(self) -> None:
-        """The turn, if there was one, has ended: leave the file whole and tell who waits."""
+        """The turn, if there was one, has ended, its answer is out: leave the file whole, tell who waits."""
+        if self.sending.holds_up:
+            return
+        self.sending.stop()
 
         def left() -> None:
             self._let_go()
@@ -337,7 +331,7 @@ class Session:
             self.letters.refuse(Closed("the session was closed before it answered"))
             self._tell_closed()
 
-        self._leave_file(left)
+        self.leave_file(left)
 
     def _tell_closed(self) -> None:
         for done in self.closing:
@@ -347,11 +341,12 @@ class Session:
         self.state = "closed"
         self.release(self.key)
 
-    def _leave_file(self, then: Callable[[], None]) -> None:
+    def leave_file(self, then: Callable[[], None]) -> None:
         """Write what a waking needs, let a job make the file durable and close it, then go on."""
         self.stop_timers()
         self.compacting.let_go()
-        held, unfinished = self.held, self.turns.unfinished
+        held, owing = self.held, self.sending.unfinished
+        unfinished = owing or self.turns.unfinished
         try:
             self.transcript.leave()
         except PerdureError as error:
@@ -364,7 +359,7 @@ class Session:
             self.services.upkeep.slept(self.key, held, unfinished=unfinished)
             then()
 
-        self.opening.with_file(partial(held.close, handover=True), left)
+        self.opening.with_file(partial(self.services.upkeep.leave, self.key, held, owing=owing), left)
 
     def _not_left_whole(self, error: object) -> None:
         self.services.log.error("session.not_left_whole", session=self.key, error=str(error))

@@ -71,6 +71,7 @@ def host_status(
             {"name": name, "busy": busy, "queued": queued, "done": done, "crashed": crashed, "breaker": state}
             for name, busy, queued, done, crashed, state in stats.pools
         ],
+        "outbox": services.outbox.figures(),
         "engines": [{"id": services.resolver.engine("").info.id}],
         "models": [model_line(model) for model in services.resolver.models()],
         "totals": {

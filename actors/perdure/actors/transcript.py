@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from perdure.actors.outgoing import mark_of, owes_of
 from perdure.actors.upkeep import Upkeep
-from perdure.actors.view import at_rest
+from perdure.actors.view import at_rest, joined
 from perdure.context.changed import subject
 from perdure.context.prompt.pins import marked
 from perdure.context.tokens.estimator import Estimator, Measure, with_learned
@@ -23,14 +24,15 @@ from perdure.edges.session.facts import (
     Facts,
     Opened,
     Origin,
+    Outgoing,
     Pending,
     Seen,
     Settings,
 )
 from perdure.edges.session.files import Held
-from perdure.edges.session.load import load
+from perdure.edges.session.fold import owed, settle
 from perdure.edges.session.rewrite import Prepared, Truncated, commit
-from perdure.edges.session.tail import open_session
+from perdure.edges.session.tail import descends, open_session
 from perdure.edges.session.writer import ForeignWrite
 from perdure.errors import Fenced, StorageFailed
 from perdure.records import (
@@ -60,6 +62,7 @@ class Transcript:
         self.file, self._ids, self._wall_ms, self._weigh = held.file, held.ids, wall_ms, weigh
         self.generation = 0  # rises when the view is switched; results made for an older one are dropped
         self.foreign = 0  # appends of other programs that were taken in
+        self.channel = ""  # by which answers go out, if any
         self.load(held.opened)
 
     def load(self, opened: Opened) -> None:
@@ -74,6 +77,7 @@ class Transcript:
         self.learned, self.covered_bytes = opened.learned, opened.covered_bytes
         self.since_checkpoint = opened.since_checkpoint
         self.gaps, self._resumed = opened.gaps, opened.resumed
+        self.outgoing, self.owes = {each.entry: each for each in opened.outgoing}, opened.owes
         ended = any(isinstance(item.message, Assistant) and at_rest(item) for item in self.items)
         self.pins = marked(opened.pins) if ended else opened.pins
         self._take_places(opened)
@@ -117,11 +121,12 @@ class Transcript:
         return [self._append_user(p.letter, pending=p) for p in list(self.pending.values())]
 
     def _append_user(self, letter: Letter, *, pending: Pending | None) -> Item:
-        origin = Origin(letter.sender, letter.mid, letter.arrived)
-        kind = letter.kind
+        kind, owes = letter.kind, owes_of(letter) if self.channel else ""
+        origin = Origin(letter.sender, letter.mid, letter.arrived, owes)
         provenance = None if kind == "external_user" else Provenance(kind, source_session=letter.sender)
         message = User(letter.content, self._wall_ms(), provenance)
         item = self.append(message, origin=origin, evidence=letter.evidence)
+        self.owes = owed(self.owes, owes)
         who = (letter.sender, letter.mid)
         self.pending.pop(who, None)
         self.recent[who] = item.entry
@@ -143,13 +148,19 @@ class Transcript:
         learned: Estimator | None = None,
     ) -> Item:
         """Append a message entry behind the leaf; `decisions` are what its model call decided, `sent` is
-        the fingerprint of that call's request, `learned` is what its usage taught.
+        the fingerprint of that call's request, `learned` is what its usage taught. The answer that ends a
+        turn is marked, in the same line, where it goes out.
         """
         made = tuple(decisions)
         entry, now = self._new_id(), self._wall_ms()
-        facts = Facts(self.file.epoch, origin, made, evidence, sent, learned)
+        out = mark_of(message, self.channel, self.owes, now, self.session_id) if self.owes else None
+        facts = Facts(self.file.epoch, origin, made, evidence, sent, learned, out)
         self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
         self._upkeep.settled(evidence)
+        if out is not None:
+            self.owes = ""
+            if out.to:
+                self.outgoing[entry] = Outgoing(entry, out.to, out.event, out.at)
         self.decisions.update((d.key, d) for d in made)
         item = Item(entry, message)
         self.items.append(item)
@@ -197,6 +208,14 @@ class Transcript:
         """Note, off the chain, that the interrupted turn behind `entry` is taken up under this epoch."""
         made, now = self._new_id(), self._wall_ms()
         self._beside(lambda leaf: lines.resume_line(made, leaf, now, entry, self.file.epoch))
+
+    def delivering(self, outgoing: Outgoing) -> None:
+        """Record, off the chain, where the delivery of an answer stands."""
+        made, now = self._new_id(), self._wall_ms()
+        self._beside(
+            lambda leaf: lines.outbox_line(made, leaf, now, outgoing, self.session_id, self.file.epoch)
+        )
+        settle(self.outgoing, outgoing)
 
     def pin(self, text: str, kind: PinKind, source: str = "") -> Pinned:
         """Pin a text, off the chain: it stands in every request from the next one on."""
@@ -317,10 +336,12 @@ class Transcript:
             compactions=self.compactions + (leaf not in (self.leaf, None)),
             prev=prev,
             kept=kept,
-            ranges=self._ranges(),
+            ranges=joined(self._positions[entry] for entry in self._order),
             gaps=self.gaps,
             covered_bytes=self.covered_bytes,
             pins=self.pins if pins is None else pins,
+            outgoing=tuple(self.outgoing.values()),
+            owes=self.owes,
         )
 
     # --- bytes ------------------------------------------------------------------------------------
@@ -351,7 +372,7 @@ class Transcript:
             raise Fenced(f"{self.file.path}: a later host owns it: nothing was acknowledged; send again")
         self.file.adopt(opened.size, opened.inode)
         self.foreign += 1
-        if ours is None or _descends(opened, ours):
+        if ours is None or descends(opened, ours):
             self.load(opened)
             self.generation += 1
 
@@ -372,19 +393,3 @@ class Transcript:
             del self._positions[gone]
         self._order = self._order[at:]
         self.view_bytes = sum(b - a for a, b in self._positions.values())
-
-    def _ranges(self) -> tuple[tuple[int, int], ...]:
-        out: list[tuple[int, int]] = []
-        for start, end in (self._positions[e] for e in self._order):
-            if out and out[-1][1] == start:
-                out[-1] = (out[-1][0], end)
-            else:
-                out.append((start, end))
-        return tuple(out[-32:])
-
-
-def _descends(opened: Opened, ours: str) -> bool:
-    """Whether the file's leaf descends from ours; a foreign compaction may have covered our own."""
-    if any(entry.id == ours for entry in opened.entries):
-        return True
-    return opened.compaction is not None and any(node.id == ours for node in load(opened.path).branch())

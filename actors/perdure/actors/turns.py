@@ -60,6 +60,12 @@ class Turns:
         self.after_due = False  # the hooks of the last turn have not reported yet
         self._pause: Timer | None = None  # turns wait for a disk that takes something again
 
+    def anew(self) -> Turns:
+        """For the same session, whose file was opened again: the provider's cache is what it was."""
+        turns = Turns(self.session, self.number)
+        turns.answered = self.answered
+        return turns
+
     # --- begin ------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -282,6 +288,7 @@ class Turns:
         session.transcript.turn_ended()
         session.compacting.turn_over()
         session.letters.answer(reply)
+        session.sending.want()
         session.services.events.publish(TurnFinished(key, reply))
         self._run_hooks()
         if session.closing:

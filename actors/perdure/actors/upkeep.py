@@ -124,6 +124,14 @@ class Upkeep:
             self._dirty.add(held)
             self._arm()
 
+    def leave(self, key: str, held: Held, *, owing: bool) -> None:
+        """Let a session's file go. Blocking. `owing`: answers wait for a channel; where the lock is gone,
+        only the index tells a later host so, and it must not learn it too late.
+        """
+        if owing and self._index is not None:
+            self._quietly("index.failed", partial(self._put, key, held, True))
+        held.close(handover=True)
+
     def slept(self, key: str, held: Held, *, unfinished: bool) -> None:
         """A session's file was let go; `unfinished`: letters wait in it, or a turn was cut off."""
         self._awake.discard(held)

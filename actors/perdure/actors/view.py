@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from perdure.context.prompt.knowledge import query_of
 from perdure.records import Assistant, Item, Summary, ToolResult, User
@@ -39,6 +39,17 @@ def answered_at(items: Sequence[Item]) -> int:
         if isinstance(message, Assistant) and message.stop not in ("error", "aborted"):
             return message.timestamp
     return next((item.message.timestamp for item in items if isinstance(item.message, Summary)), 0)
+
+
+def joined(places: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Byte ranges in order, neighbours made one, the last 32 of them."""
+    out: list[tuple[int, int]] = []
+    for start, end in places:
+        if out and out[-1][1] == start:
+            out[-1] = (out[-1][0], end)
+        else:
+            out.append((start, end))
+    return tuple(out[-32:])
 
 
 class Ranking:

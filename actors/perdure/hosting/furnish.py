@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from perdure.actors import tree
 from perdure.actors.directory import Directory
 from perdure.actors.durable import Durable
+from perdure.actors.messages import Due
+from perdure.actors.outbox import Outbox
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
 from perdure.actors.triggering import choose
@@ -29,6 +31,7 @@ from perdure.edges.tools.builtin import default_tools
 from perdure.hosting import storage
 from perdure.hosting.deleting import Deleting
 from perdure.hosting.given import Given
+from perdure.hosting.outlets import configured
 from perdure.hosting.retaining import Retaining
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
@@ -127,6 +130,12 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         log=log,
         upkeep=ground.upkeep,
         durable=ground.durable,
+        outbox=Outbox(
+            clock,
+            (*given.channels, *configured(settings.outbound, clock, given.environ)),
+            lambda key, to: directory.ref(key).post(Due(to)),
+            log.warning,
+        ),
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.actors import arguments
+from perdure.actors.outbox import Outlet
 from perdure.actors.resolver import ModelFactory
 from perdure.actors.services import Timing
 from perdure.context.pipeline import TransformContext
-from perdure.contracts import CompactionTrigger, ContextEngine, MemoryFlush, Model, Tool
+from perdure.contracts import CompactionTrigger, ContextEngine, MemoryFlush, Model, OutboundChannel, Tool
 from perdure.records import ModelInfo
 
 
@@ -33,6 +34,7 @@ class Given:
     timing: Timing | None = None
     most_awake: int | None = None
     truncate_after: int | None = None
+    channels: tuple[Outlet, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
 
@@ -52,6 +54,7 @@ def checked(
     timing: Timing | None,
     most_awake: int | None,
     truncate_after: int | None,
+    channels: Iterable[OutboundChannel | Outlet],
     environ: Mapping[str, str] | None,
 ) -> Given:
     """A wrong type is a `UsageError` now, not a crash later."""
@@ -70,5 +73,6 @@ def checked(
         timing=timing,
         most_awake=most_awake,
         truncate_after=truncate_after,
+        channels=arguments.some_channels(channels),
         environ=os.environ if environ is None else environ,
     )

@@ -92,6 +92,10 @@ def contradictions(settings: Settings, source: str) -> list[Finding]:
         problem = f"{url!r} {wrong(url)}" if url else "missing: nobody knows where this provider listens"
         bad = bool(wrong(url)) if url else provider.name not in VENDORS
         found.append((bad, key, problem, "an address such as http://127.0.0.1:8000/v1"))
+    for out in settings.outbound:
+        key, url = f"outbound.{out.name}.url", out.url
+        bad = bool(wrong(url.partition("?")[0])) if url else True
+        found.append((bad, key, f"{url!r} is none" if url else "missing", "an address: https://…"))
     return [Finding(source, key, problem, accepted) for bad, key, problem, accepted in found if bad]
 
 

@@ -42,7 +42,7 @@ _PUT = "insert or replace into sessions values (?,?,?,?,?,?,?,?,?,?)"
 class Row(Record):
     """One session. Times in milliseconds since 1970; `entries` is `None` where they were not counted.
 
-    `open_turn`: a turn was running when this was written; `pending`: letters that wait.
+    `open_turn`: a turn was running when this was written; `pending`: letters that wait, answers not yet out.
     """
 
     key: str

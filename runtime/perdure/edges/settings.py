@@ -14,6 +14,7 @@ from msgspec import Meta
 from perdure.edges.settings_hosting import (
     Count,
     HostSettings,
+    OutboundSettings,
     Positive,
     RetentionSettings,
     Seconds,
@@ -262,6 +263,7 @@ class Settings(Record):
     host: HostSettings = HostSettings()
     tenants: tuple[TenantSettings, ...] = ()
     retention: RetentionSettings = RetentionSettings()
+    outbound: tuple[OutboundSettings, ...] = ()
     models: ModelSettings = ModelSettings()
     compaction: CompactionSettings = CompactionSettings()
     guard: GuardSettings = GuardSettings()

@@ -29,6 +29,30 @@ class HostSettings(Record):
     force_network_fs: bool = False
 
 
+class OutboundSettings(Record):
+    """`[outbound.<name>]`: a way out for answers that no caller awaits.
+
+    It serves `sessions` (globs of keys), else keys that name it as their channel
+    (`agent:<agent>:<name>:…`), else all of `agents`. `url`: where a webhook is posted, signed with the
+    secret in the environment variable `secret_env`; an address that is not public is refused unless
+    `allow_private`. `deduplicates` false: the receiver can't tell a repeated id. `workers`: attempts at
+    once. What is older than `max_age_hours` is not sent any more.
+    """
+
+    name: str
+    type: Literal["webhook"] = "webhook"
+    url: str = ""
+    secret_env: str = ""
+    sessions: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    events: tuple[Literal["reply", "scheduled", "failed"], ...] = ("reply", "scheduled", "failed")
+    allow_private: bool = False
+    deduplicates: bool = True
+    timeout_seconds: Annotated[float, Meta(gt=0, le=300)] = 20.0
+    workers: Positive = 4
+    max_age_hours: Annotated[float, Meta(gt=0, le=168)] = 72.0
+
+
 class TenantSettings(Record):
     """`[tenants.<name>]`: a token of the HTTP API, and the agents whose sessions it may use.
 

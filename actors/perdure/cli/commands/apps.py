@@ -38,5 +38,13 @@ config = App(
     group=LOOKING,
     group_commands="Commands",
 )
+outbox = App(
+    name="outbox",
+    help="Answers that go out by a channel: list them, send or drop those that did not.",
+    version_flags=(),
+    group=CHANGING,
+    group_commands="Commands",
+)
 app.command(sessions)
+app.command(outbox)
 app.command(config)

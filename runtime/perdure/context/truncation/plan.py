@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from perdure.context.truncation.dag import COMPACTION, Bridges, Graph, Node, View
 from perdure.records import Record
 
-CHECKPOINT = "perdure.checkpoint"
+CHECKPOINT, OUTBOX = "perdure.checkpoint", "perdure.outbox"
 RECORDS = frozenset({"perdure.segment", "perdure.restored", "perdure.discarded"})
 """What tells of earlier truncations: without it nobody knew where the entries of a segment stood."""
 
@@ -62,7 +62,7 @@ def plan(nodes: Sequence[Node], ties: Ties | None = None, bridges: Bridges | Non
             "all that is covered is needed still: by another branch, a label, an anchor or a recent letter"
         )
         return Plan(reason=needed if covered else "no entries to remove")
-    moved |= {at for at in _old_checkpoints(nodes, view) - stays if need.movable(at)}
+    moved |= {at for at in _replaced(nodes, view) - stays if need.movable(at)}
     return Plan(tuple(sorted(moved)), tuple(_reparented(graph, moved)))
 
 
@@ -238,10 +238,14 @@ def _positions(graph: Graph, ids: Collection[str]) -> set[int]:
     return {graph.by_id[name] for name in ids if name in graph.by_id}
 
 
-def _old_checkpoints(nodes: Sequence[Node], view: View) -> set[int]:
-    """Checkpoints before the view that a newer one has replaced."""
+def _replaced(nodes: Sequence[Node], view: View) -> set[int]:
+    """Checkpoints before the view that a newer one has replaced, and deliveries that one knows of."""
     found = [at for at, node in enumerate(nodes) if node.off_chain and node.custom == CHECKPOINT]
-    return {at for at in found[:-1] if at < view.path[view.first]}
+    made = [at for at, node in enumerate(nodes) if node.type == COMPACTION and node.epoch >= 0]
+    told = [at for at, node in enumerate(nodes) if node.off_chain and node.custom == OUTBOX]
+    newest = max((*found, *made), default=-1)
+    old = (*found[:-1], *(at for at in told if at < newest))
+    return {at for at in old if at < view.path[view.first]}
 
 
 def _reparented(graph: Graph, moved: Collection[int]) -> list[tuple[int, str | None]]:

@@ -283,6 +283,8 @@ def checkpoint_of(opened: Opened, epoch: int, decisions: Mapping[str, Decision])
         gaps=opened.gaps,
         covered_bytes=opened.covered_bytes,
         pins=opened.pins,
+        outgoing=opened.outgoing,
+        owes=opened.owes,
     )
 
 

@@ -6,6 +6,8 @@ else in off-chain `custom` entries; all are versioned (`v`), and an older reader
 
 from __future__ import annotations
 
+from typing import Final, Literal, TypeAlias
+
 from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
 from perdure.edges.session.ids import Epoch
@@ -17,11 +19,51 @@ RECENT_IDS = 1024  # redelivered message ids answered from the file itself; olde
 
 
 class Origin(Record):
-    """Which letter a `message` entry is: the acknowledgement of `(sender, mid)`."""
+    """Which letter a `message` entry is: the acknowledgement of `(sender, mid)`.
+
+    `owes`: its answer goes out by the session's channel, as this event ("": it does not).
+    """
 
     sender: str
     mid: str
     arrived: int = 0
+    owes: str = ""
+
+
+class Mark(Record):
+    """Of an answer that goes out: by which channel, as which event, since when (wall ms).
+
+    `session` is the header's id (a fork sends nothing again). `to` empty: nothing is owed any more.
+    """
+
+    to: str = ""
+    event: str = ""
+    at: int = 0
+    session: str = ""
+
+
+OutboxState: TypeAlias = Literal["waiting", "begun", "sent", "failed", "unknown", "expired", "dropped"]
+OVER: Final = frozenset({"sent", "dropped"})  # nothing more is to be known of it
+
+
+class Outgoing(Record):
+    """The answer `entry` on its way out. `tries` were begun; in state `begun` the last has no end on record.
+
+    `failed`, `unknown` and `expired` ones wait for an operator, who retries or drops them.
+    """
+
+    entry: str
+    to: str
+    event: str
+    at: int = 0
+    tries: int = 0
+    state: OutboxState = "waiting"
+    why: str = ""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something is still to be done about it without being asked."""
+        return self.state in ("waiting", "begun")
 
 
 class Facts(Record):
@@ -30,7 +72,7 @@ class Facts(Record):
 
     `evidence`: hashes of outputs that this entry keeps elsewhere. Only here does a session own a hash: a
     text or an argument that names one may come from anywhere. `learned`: what this answer's usage taught
-    about its model's tokens.
+    about its model's tokens. `out`: the answer goes out.
     """
 
     epoch: int = 0
@@ -39,6 +81,7 @@ class Facts(Record):
     evidence: tuple[str, ...] = ()
     sent: str = ""
     learned: Estimator | None = None
+    out: Mark | None = None
 
 
 class Settings(Record):
@@ -81,7 +124,8 @@ class Checkpoint(Record):
     if the first range begins with that compaction's line).
     `prev` is the previous compaction's id; of a checkpoint that is no compaction's, the latest one's.
     `compactions` counts the one that carries it. `covered_bytes` lie in the file but are covered.
-    `session` is the header's id: a copied file has no part in `pending` and `recent`.
+    `session` is the header's id: a copied file has no part in `pending`, `recent` and `outgoing`.
+    `owes`: as what the running turn's answer goes out ("": not at all).
     """
 
     v: int = VERSION
@@ -101,6 +145,8 @@ class Checkpoint(Record):
     covered_bytes: int = 0
     pins: tuple[Pinned, ...] = ()
     session: str = ""
+    outgoing: tuple[Outgoing, ...] = ()
+    owes: str = ""
 
 
 class PathEntry(Record):
@@ -153,6 +199,8 @@ class Opened(Record):
     parent_session: str | None = None
     unsearched: int = 0
     sent: tuple[str, str] = ("", "")
+    outgoing: tuple[Outgoing, ...] = ()
+    owes: str = ""
 
     @property
     def searched(self) -> bool:

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from perdure.context.tokens.estimator import with_learned
 from perdure.context.truncation.dag import COMPACTION, Node
 from perdure.edges.session import own
 from perdure.edges.session.decode import WireEntry, decode_entry
-from perdure.edges.session.facts import RECENT_IDS, Checkpoint, Pending, Seen
+from perdure.edges.session.facts import (
+    OVER,
+    RECENT_IDS,
+    Checkpoint,
+    Outgoing,
+    Pending,
+    Seen,
+)
 from perdure.records import Decision, Pinned
 
 
@@ -38,6 +47,23 @@ def epochs_of(nodes: Iterable[Node], at_least: int = 0) -> tuple[int, list[Node]
     return at_least, stale
 
 
+def owed(before: str, now: str) -> str:
+    """As what a turn's answer goes out when one more letter enters it: somebody's reply comes first."""
+    return before if before == "reply" or not now else now
+
+
+def settle(outgoing: dict[str, Outgoing], told: Outgoing) -> None:
+    """Take in where a delivery stands; its channel and event stay what the answer's mark says."""
+    known = outgoing.get(told.entry)
+    if known is None:
+        return
+    if told.state in OVER:
+        del outgoing[told.entry]
+    else:
+        at, tries = told.at or known.at, max(known.tries, told.tries)
+        outgoing[told.entry] = replace(known, state=told.state, tries=tries, why=told.why, at=at)
+
+
 class Known:
     """The facts of a file up to now. Feed it entries in file order, after the checkpoint it began with."""
 
@@ -58,6 +84,13 @@ class Known:
         self._decisions = {d.key: d for d in base.decisions}
         self._pins = {pin.id: pin for pin in base.pins}
         self.learned = base.learned
+        self._outgoing = {each.entry: each for each in (base.outgoing if mine else ())}
+        self.owes = base.owes if mine else ""
+
+    @property
+    def outgoing(self) -> tuple[Outgoing, ...]:
+        """Answers on their way out, and those that went nowhere, oldest first."""
+        return tuple(self._outgoing.values())
 
     @property
     def pending(self) -> tuple[Pending, ...]:
@@ -110,6 +143,9 @@ class Known:
                     self._pins[pin.id] = pin
                 for gone in own.unpinned_by(entry):
                     self._pins.pop(gone, None)
+            case "perdure.outbox":
+                if (told := own.outbox_of(entry)) is not None and told[0] == self.session:
+                    settle(self._outgoing, told[1])
             case "perdure.resume":
                 if (resumed := own.resume_of(entry)) is not None:
                     self.resumed.append(resumed)
@@ -126,7 +162,13 @@ class Known:
             self._decisions[decision.key] = decision
         if facts.learned is not None:
             self.learned = with_learned(self.learned, facts.learned)
+        if facts.out is not None and facts.out.session == self.session:
+            self.owes = ""
+            if facts.out.to:
+                mark = facts.out
+                self._outgoing[node.id] = Outgoing(node.id, mark.to, mark.event, mark.at)
         if facts.origin is not None:
+            self.owes = owed(self.owes, facts.origin.owes)
             sender, mid = facts.origin.sender, facts.origin.mid
             self._pending.pop((sender, mid), None)
             self._see(sender, mid, node.id)

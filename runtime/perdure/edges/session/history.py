@@ -59,6 +59,10 @@ class History:
         """An entry as text. Raises `UsageError` for an id that is not of this session."""
         return shown(self._raw(ref))
 
+    def message(self, ref: str) -> Message | None:
+        """An entry as the message it is. Raises `UsageError` for an id that is not of this session."""
+        return entry_message(decode_entry(self._raw(ref)))
+
     def images(self, ref: str) -> tuple[Image, ...]:
         """The pictures of an entry, those without bytes included that are kept beside the file."""
         message = entry_message(decode_entry(self._raw(ref)))

@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from perdure.contracts import Letter
 from perdure.edges.session.encode import encode_content, encode_message
-from perdure.edges.session.facts import NEVER, VERSION, Checkpoint, Facts, Origin
+from perdure.edges.session.facts import NEVER, VERSION, Checkpoint, Facts, Mark, Origin, Outgoing
 from perdure.records import Decision, Message, Pinned
 
 _encode = msgspec.json.Encoder().encode
@@ -128,6 +128,8 @@ def inbox_line(
         "kind": letter.kind,
         "content": Raw(encode_content(letter.content)),
     }
+    if letter.deliver is not None:
+        data["deliver"] = letter.deliver
     if letter.evidence:
         data["evidence"] = letter.evidence
     return _off_chain("inbox", id, leaf, timestamp_ms, epoch, data)
@@ -164,6 +166,17 @@ def resume_line(
     """The interrupted turn behind `entry` is taken up under this epoch (once per ownership), or `never`."""
     under = NEVER if never else epoch
     return _off_chain("resume", id, leaf, timestamp_ms, epoch, {"entry": entry, "epoch": under})
+
+
+def outbox_line(
+    id: str, leaf: str | None, timestamp_ms: int, outgoing: Outgoing, session_id: str, epoch: int
+) -> bytes:
+    """Where the delivery of an answer stands: written before each attempt, and at its end."""
+    told: dict[str, Any] = {"session": session_id, "entry": outgoing.entry, "state": outgoing.state}
+    told["n"] = outgoing.tries
+    told |= {"at": outgoing.at} if outgoing.state == "waiting" else {}
+    data = told | ({"why": outgoing.why} if outgoing.why else {})
+    return _off_chain("outbox", id, leaf, timestamp_ms, epoch, data)
 
 
 def branch_line(
@@ -242,11 +255,20 @@ def _facts(facts: Facts) -> dict[str, Any]:
         field["learned"] = facts.learned
     if facts.sent:
         field["sent"] = facts.sent
+    if facts.out is not None:
+        field["out"] = _stated(facts.out)
     return field
 
 
 def _origin(origin: Origin) -> dict[str, Any]:
-    return {"sender": origin.sender, "mid": origin.mid, "arrived": origin.arrived}
+    told = {"sender": origin.sender, "mid": origin.mid, "arrived": origin.arrived}
+    return told | {"owes": origin.owes} if origin.owes else told
+
+
+def _stated(fields: Mark | Outgoing) -> dict[str, Any]:
+    """What a record says beyond its defaults."""
+    told = {name: getattr(fields, name) for name in fields.__struct_fields__}
+    return {name: value for name, value in told.items() if value}
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
@@ -258,6 +280,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
 def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
     data = msgspec.to_builtins(msgspec.structs.replace(checkpoint, pending=()))
     assert isinstance(data, dict)
+    data["outgoing"] = [_stated(each) for each in checkpoint.outgoing]
     data["pending"] = [{"entry": p.entry, "letter": _letter(p.letter)} for p in checkpoint.pending]
     return data
 

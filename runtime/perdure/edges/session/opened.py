@@ -65,6 +65,8 @@ def opened(
         recent=known.recent,
         decisions=known.decisions,
         sent=known.sent,
+        outgoing=known.outgoing,
+        owes=known.owes,
         learned=known.learned,
         compactions=known.compactions,
         covered_bytes=base.covered_bytes if known.at >= 0 else covered,

@@ -5,16 +5,25 @@ Facts are versioned: a newer version is refused by name, never guessed at.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
 from perdure.edges.session import tolerant
 from perdure.edges.session.decode import WireEntry, decode_content
-from perdure.edges.session.facts import VERSION, Checkpoint, Facts, Origin, Pending
+from perdure.edges.session.facts import (
+    VERSION,
+    Checkpoint,
+    Facts,
+    Mark,
+    Origin,
+    OutboxState,
+    Outgoing,
+    Pending,
+)
 from perdure.edges.session.ids import Epoch
 from perdure.errors import UnreadableFile
 from perdure.records import Decision, PinKind, Pinned
@@ -40,6 +49,7 @@ class _Facts(Struct, gc=False):
     evidence: list[str] = []
     learned: Any = None
     sent: Any = ""
+    out: Any = None
 
 
 class _Letter(Struct, gc=False):
@@ -51,6 +61,16 @@ class _Letter(Struct, gc=False):
     kind: Any = None
     content: Any = None
     evidence: list[str] = []
+    deliver: bool | None = None
+
+
+class _Outbox(Struct, gc=False):
+    session: str
+    entry: str
+    state: OutboxState
+    n: Annotated[int, Meta(ge=0, le=1 << 31)] = 0
+    why: str = ""
+    at: int = 0
 
 
 class _Pending(Struct, gc=False):
@@ -122,7 +142,8 @@ def facts_of(entry: WireEntry) -> Facts | None:
     sent = wire.sent if isinstance(wire.sent, str) else ""
     learned = None if wire.learned is None else _shaped(wire.learned, Estimator)
     learned = learned if learned is not None and learned.sound else None
-    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), sent, learned)
+    out = None if wire.out is None else _shaped(wire.out, Mark)
+    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), sent, learned, out)
 
 
 def compaction_facts(entry: WireEntry) -> dict[str, Any]:
@@ -170,7 +191,13 @@ def _letter(wire: _Letter, key: str = "") -> Letter:
         content = [Raw(tolerant.dumps(block)) for block in content] if isinstance(content, list) else None
     evidence = tuple(wire.evidence)
     letter = Letter(
-        wire.key or key, wire.sender, wire.mid, decode_content(content), wire.arrived, evidence=evidence
+        wire.key or key,
+        wire.sender,
+        wire.mid,
+        decode_content(content),
+        wire.arrived,
+        evidence=evidence,
+        deliver=wire.deliver,
     )
     if wire.kind in ("inter_session", "internal_system"):
         return msgspec.structs.replace(letter, kind=wire.kind)
@@ -190,6 +217,14 @@ def resume_of(entry: WireEntry) -> tuple[str, int] | None:
     """A `perdure.resume` entry: the interrupted turn's entry, and the epoch that took it up."""
     wire = _shaped(_value(entry.data), _Resume)
     return None if wire is None else (wire.entry, wire.epoch)
+
+
+def outbox_of(entry: WireEntry) -> tuple[str, Outgoing] | None:
+    """A `perdure.outbox` entry: session id, and where an answer stands (its channel is in its mark)."""
+    wire = _shaped(_value(entry.data), _Outbox)
+    if wire is None:
+        return None
+    return wire.session, Outgoing(wire.entry, "", "", wire.at, wire.n, wire.state, wire.why)
 
 
 def pin_of(id: str, entry: WireEntry) -> Pinned | None:

@@ -34,8 +34,8 @@ def survey(listed: Listed) -> Row:
         entries=found.count,
         updated=listed.mtime_ns // 1_000_000,
         open_turn=open_turn(opened),
-        pending=len(opened.pending),
         name=opened.name,
+        pending=len(opened.pending) + sum(each.under_way for each in opened.outgoing),
     )
 
 

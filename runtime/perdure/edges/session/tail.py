@@ -78,6 +78,13 @@ def _opened(file: File, header: Header, walk: Walk) -> Opened:
     )
 
 
+def descends(opened: Opened, entry: str) -> bool:
+    """Whether the file's leaf descends from an entry; a foreign compaction may have covered that."""
+    if any(each.id == entry for each in opened.entries):
+        return True
+    return opened.compaction is not None and any(node.id == entry for node in load(opened.path).branch())
+
+
 # --- what stands before the tail ------------------------------------------------------------------
 
 

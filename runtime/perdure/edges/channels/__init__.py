@@ -1,0 +1,1 @@
+"""Ways out for answers: one module a kind."""
