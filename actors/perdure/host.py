@@ -204,6 +204,8 @@ class Host:
         if not content:
             raise UsageError("the message is empty: give it text or an attachment")
         arguments.a_key(key)
+        if kind == "external_user":
+            self.services.admit(key, sender)
         content, evidence = await admitted(self.services, content)
         now = self.clock.wall_ms()
         letter = Letter(key, sender, mid or self._new_mid(), content, now, kind, evidence)

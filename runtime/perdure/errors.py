@@ -84,11 +84,15 @@ class Parked(PerdureError):
     """The session crashed too often and is parked: an operator retries or drops it."""
 
 
+class Quarantined(PerdureError):
+    """The session's file could not be opened: it is tried again by itself, or when an operator says so."""
+
+
 # --- the model or the context ---------------------------------------------------------------------
 
 ModelErrorKind: TypeAlias = Literal[
     "overflow", "rate_limit", "overloaded", "server", "auth", "billing", "invalid", "not_found",
-    "transport", "timeout", "cut", "empty", "aborted", "unknown",
+    "transport", "timeout", "cut", "empty", "aborted", "unknown", "spend_cap",
 ]  # fmt: skip
 
 
@@ -107,6 +111,13 @@ class ModelError(PerdureError):
     def retryable(self) -> bool:
         """Whether the same request may succeed later."""
         return self.kind in self.RETRYABLE
+
+
+class SpendCap(ModelError):
+    """A day's budget is used up, so the call was not made: wait for the next day, or raise the cap."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("spend_cap", text)
 
 
 class ContextOverflow(PerdureError):

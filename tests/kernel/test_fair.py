@@ -95,7 +95,9 @@ def test_who_held_longer_is_charged_for_it() -> None:
     assert jain([held["long"], held["short"]]) > 0.99
 
 
-PUSH = st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.floats(0, 5), st.sampled_from(["front", "back"]))
+PUSH = st.tuples(
+    st.sampled_from("abc"), st.integers(0, 3), st.floats(0, 5), st.sampled_from(["front", "back"])
+)
 ACT = st.one_of(PUSH, st.just("pop"), st.integers(0, 30))
 
 
@@ -133,7 +135,7 @@ def test_a_burst_of_refusals_is_one_pause_and_the_return_is_careful() -> None:
     assert throttle.refused(100.0, 30.0)
     assert not any(throttle.refused(100.0, 30.0) for _ in range(50))
     assert throttle.allowed(129.9) == 0
-    assert 130.0 <= throttle.until <= 133.0
+    assert 130.0 <= throttle.until <= 130.7
     widths = []
     for _ in range(5):
         widths.append(throttle.allowed(140.0))
@@ -151,7 +153,7 @@ def test_a_failed_trial_pauses_again_for_longer() -> None:
         assert throttle.allowed(now) == 1
         throttle.failed(now, "any")
     assert pauses[:6] == sorted(pauses[:6])
-    assert 55 <= pauses[-1] <= 66
+    assert 60 <= pauses[-1] <= 61.3
 
 
 def test_one_asker_that_fails_over_and_over_closes_the_way_for_nobody() -> None:

@@ -103,7 +103,7 @@ def test_background_work_never_takes_the_last_quarter() -> None:
     run_on("asyncio", main)
 
 
-def test_five_thousand_near_the_threshold_and_eight_slots_share_time_evenly_and_wait_no_longer_than_fair() -> None:
+def test_five_thousand_summaries_in_eight_slots_share_time_evenly_and_wait_no_longer_than_fair() -> None:
     """200 tenants, from 1 to 49 sessions each; summaries take 5 to 60 s; the loudest asks first."""
 
     async def main(kernel: Kernel) -> None:

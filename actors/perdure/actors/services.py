@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perdure.actors.gates import Gates
+from perdure.actors.inbound import Inbound
+from perdure.actors.spending import Spending
 from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
@@ -104,6 +107,9 @@ class Services:
     events: Channel
     log: Log
     upkeep: Upkeep
+    gates: Gates
+    spending: Spending
+    inbound: Inbound
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None
@@ -117,3 +123,8 @@ class Services:
     keep_alive: int = 0  # refreshes of a cached prefix in one rest, at most; 0: it is let go
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_idle: Callable[[str], None] = lambda key: None
+
+    def admit(self, key: str, sender: str) -> None:
+        """Before anything of a letter is written. Raises `Busy`: too many in a minute, or in the queue."""
+        self.gates.admit(key, self.resolver.model_for(key, None).provider)
+        self.inbound.admit(key, sender)

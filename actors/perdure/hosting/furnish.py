@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 from perdure.actors import tree
 from perdure.actors.directory import Directory
+from perdure.actors.gates import Gates
+from perdure.actors.inbound import Inbound
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
+from perdure.actors.spending import Spending
+from perdure.actors.tenancy import Tenancy
 from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep
 from perdure.context.cache.contract import LIFE
@@ -22,6 +26,7 @@ from perdure.edges.models.factories import default_factories
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
+from perdure.edges.spend import SpendJournal
 from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
 from perdure.hosting.given import Given
@@ -101,6 +106,9 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     events = kernel.channel("events", on_drop=lambda *_: None)
     tell = (log, resolved.stands_in, events.publish)
     compaction, cache = settings.compaction, settings.cache
+    tenancy, limits = Tenancy(settings), settings.limits
+    capped = Spending.capped(tenancy, limits)
+    journal = SpendJournal(ground.folder.path / "spend.jsonl") if capped else None
     services: Services
     directory: Directory
     services = Services(
@@ -115,6 +123,9 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         events=events,
         log=log,
         upkeep=ground.upkeep,
+        gates=Gates(clock, tenancy, settings.models, log.warning),
+        spending=Spending(clock, tenancy, limits, journal),
+        inbound=Inbound(clock, tenancy, limits),
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),

@@ -28,7 +28,7 @@ from perdure.kernel.mailbox import BOUND, Handler, Mailboxes, Ref
 from perdure.kernel.outcome import Outcome
 from perdure.kernel.poison import PER_ACTOR, Infirmary, Parked
 from perdure.kernel.pool import Handler as PoolHandler
-from perdure.kernel.pool import Permits, Pool
+from perdure.kernel.pool import Order, Permits, Pool
 from perdure.kernel.stats import Stats
 from perdure.kernel.supervisor import ROOT, Child, ChildSpec, Supervisor
 from perdure.kernel.waiter import Waiter
@@ -139,6 +139,7 @@ class Kernel:
         queue_bound: int = 1024,
         permits: Permits | None = None,
         merge: Literal["newest"] | None = None,
+        order: Order | None = None,
     ) -> Pool:
         """A keyed pool of workers; see `Pool`."""
         pool = self._pools[name] = Pool(
@@ -150,6 +151,7 @@ class Kernel:
             queue_bound=queue_bound,
             permits=permits,
             merge=merge,
+            order=order,
         )
         return pool
 

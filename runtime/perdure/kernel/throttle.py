@@ -1,9 +1,9 @@
 """How much of a resource that says "not now" may be asked for: one pause for all, then a careful return.
 
 Pure: time comes in. A refusal pauses everybody once; after the pause one trial at a time, and each success
-lets one more be under way (which doubles with each round, as TCP's slow start), so that those who waited don't return as a herd. Faults
-without a word about time open it like a breaker, after `faults` of different askers in a row, with pauses
-that double.
+lets one more be under way (which doubles with each round, as TCP's slow start), so that those who waited
+don't return as a herd. Faults without a word about time open it like a breaker, after `faults` of different
+askers in a row, with pauses that double.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 from zlib import crc32
 
 FAULTS = 3  # different askers that failed in a row: one whose own request is ill opens nothing
-SPREAD = 0.1  # of a pause: hosts that were refused together must not come back together
+SPREAD = 0.02  # of a pause: hosts that were refused together must not come back together
 
 
 class Throttle:
