@@ -123,6 +123,7 @@ class Services:
     keep_alive: int = 0  # refreshes of a cached prefix in one rest, at most; 0: it is let go
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_idle: Callable[[str], None] = lambda key: None
+    on_not_opened: Callable[[str, BaseException], None] = lambda key, error: None
 
     def admit(self, key: str, sender: str) -> None:
         """Before anything of a letter is written. Raises `Busy`: too many in a minute, or in the queue."""

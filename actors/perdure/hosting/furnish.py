@@ -140,6 +140,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         keep_alive=cache.max_refreshes if cache.keep_alive == "auto" else 0,
         cache_life=max(PRUNE_TTL_SECONDS, LIFE[settings.models.cache]),
         on_idle=lambda key: directory.rested(key),
+        on_not_opened=lambda key, error: directory.not_opened(key, error),
     )
     directory = Directory(services, given.most_awake or settings.host.awake)
     return Furnished(services, directory, resolved)

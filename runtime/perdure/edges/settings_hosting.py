@@ -16,11 +16,17 @@ Weight: TypeAlias = Annotated[float, Meta(ge=0.01, le=100)]
 
 
 class HostSettings(Record):
-    """`[host]`: limits of one process. `awake`: sessions kept in memory; `workers`: compactions at once."""
+    """`[host]`: limits of one process. `awake`: sessions kept in memory; `workers`: compactions at once.
+
+    A session that breaks more than `session_crashes` times a minute is parked; a message that breaks it
+    `message_tries` times is parked alone.
+    """
 
     awake: Positive = 1_024
     workers: Positive = 4
     mailbox: Positive = 64
+    session_crashes: Positive = 5
+    message_tries: Positive = 2
     tool_timeout_seconds: Seconds = 600.0
     force_network_fs: bool = False
 

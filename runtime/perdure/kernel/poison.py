@@ -52,6 +52,11 @@ class Infirmary:
         self._count = 0
         self.crashes = 0
 
+    def admit(self, ref: Ref, message: Any, error: str, number: int) -> None:
+        """List what an earlier kernel had parked, under the same number; the actor itself goes on."""
+        self._count = max(self._count, number)
+        self._wards[number] = (Parked(number, ref.key, message, error, self._clock.now(), False), ref)
+
     def crashed(self, ref: Ref, message: Any, error: BaseException) -> None:
         """Restart the actor and try the message again, until it works or either is parked."""
         for chance in range(1, self._chances + 1):
@@ -109,6 +114,7 @@ class Infirmary:
         parked, ref = self._wards.pop(number, (None, None))
         if parked is None or ref is None:
             return False
+        self._report("actor.retried", {"key": parked.key, "number": number})
         if ref.inner is None:
             ref.inner = deque()
         ref.inner.appendleft(parked.message)
