@@ -101,6 +101,10 @@ class Kernel:
         """Poison messages, the oldest first."""
         return self._infirmary.parked()
 
+    def park(self, ref: Ref, message: Any, error: BaseException) -> None:
+        """An actor's own: put aside a message that it had kept for later and then broke on."""
+        self._infirmary.park(ref, message, error)
+
     def admit_parked(self, ref: Ref, message: Any, error: str, number: int) -> None:
         """List what an earlier kernel had parked, under the same number."""
         self._infirmary.admit(ref, message, error, number)

@@ -73,7 +73,7 @@ class Infirmary:
                 error = exc
             else:
                 return
-        self._park(ref, message, error)
+        self.park(ref, message, error)
 
     def _note(self, ref: Ref, error: BaseException) -> None:
         self.crashes += 1
@@ -91,7 +91,8 @@ class Infirmary:
             return False
         return True
 
-    def _park(self, ref: Ref, message: Any, error: BaseException) -> None:
+    def park(self, ref: Ref, message: Any, error: BaseException) -> None:
+        """Put a message aside; its actor, where that is parked as well."""
         self._count += 1
         parked = Parked(self._count, ref.key, message, repr(error), self._clock.now(), ref.parked)
         self._wards[self._count] = (parked, ref)
