@@ -23,6 +23,7 @@ from perdure.actors.resolver import ModelFactory
 from perdure.actors.services import Timing
 from perdure.actors.status import Totals, host_status
 from perdure.actors.upkeep import Upkeep, open_index
+from perdure.actors.waits import Waits
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import (
     CompactionTrigger,
@@ -64,12 +65,16 @@ DRAIN = 30.0  # seconds that running turns have to end when the host stops
 class Sent:
     """A letter that is acknowledged: `receipt` says where it stands in the session file."""
 
-    def __init__(self, receipt: Receipt, answer: Waiter[Reply], clock: Clock) -> None:
-        self.receipt, self._answer, self._clock = receipt, answer, clock
+    def __init__(self, receipt: Receipt, answer: Waiter[Reply], clock: Clock, waits: Waits) -> None:
+        self.receipt, self._answer, self._clock, self._waits = receipt, answer, clock, waits
 
     async def reply(self, timeout: float | None = None) -> Reply:
-        """How the turn that answers the letter ended. Raises `DeadlineExceeded` after `timeout` seconds."""
-        return await self._clock.wait(self._answer, timeout)
+        """How the turn that answers the letter ended. Raises `DeadlineExceeded` after `timeout` seconds.
+
+        Inside a tool it raises `WaitCycle` at once where that turn waits for this one to end.
+        """
+        with self._waits.for_reply_of(self.receipt.key):
+            return await self._clock.wait(self._answer, timeout)
 
 
 class Host:
@@ -243,7 +248,7 @@ class Host:
         letter = Letter(key, sender, mid or self._new_mid(), content, now, kind, evidence)
         answer: Waiter[Reply] = self.clock.waiter(f"the reply of {key}")
         receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
-        return Sent(receipt, answer, self.clock)
+        return Sent(receipt, answer, self.clock, self.services.waits)
 
     async def note(self, key: str, message: Message, *, timeout: float = 30.0) -> str:
         """Record a message that asks for no turn (a command the user ran beside the agent); its entry id."""

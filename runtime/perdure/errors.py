@@ -16,6 +16,10 @@ class UsageError(PerdureError):
     """A command or call was given something it can't take: correct it and call again."""
 
 
+class WaitCycle(UsageError):
+    """A tool awaits a reply that its own turn holds up: send without awaiting, the text names the chain."""
+
+
 class ConfigError(UsageError):
     """A setting is unknown or out of range: the text names file, key and the accepted values."""
 

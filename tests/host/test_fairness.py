@@ -198,10 +198,15 @@ def test_more_messages_a_minute_are_refused_with_the_time_to_wait_before_anythin
             assert await ask(host, "another session", key=of("a", 2))
             await clock.sleep(refused.value.retry_after or 0)
             assert await ask(host, "now", key=A)
-            with pytest.raises(Busy, match="30 messages a minute of one tenant"):
-                for n in range(40):
+            refusals = []
+            for n in range(40):
+                try:
                     await host.send(of("a", 10 + n), "a tenant has its own")
-            assert host.status()["totals"]["refused_rate"] == 2
+                except Busy as error:
+                    refusals.append(str(error))
+            assert 10 < len(refusals) < 25
+            assert all("30 messages a minute of one tenant" in told for told in refusals)
+            assert host.status()["totals"]["refused_rate"] == 1 + len(refusals)
 
     virtual(main)
 

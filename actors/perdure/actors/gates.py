@@ -21,6 +21,8 @@ from perdure.kernel.permits import FairPermits, Permit
 NOT_NOW = frozenset({"rate_limit", "overloaded"})  # of the provider's state, for everybody
 BROKEN = frozenset({"server", "transport", "timeout"})
 ANSWERED = frozenset({"overflow", "invalid", "auth", "billing", "not_found", "empty"})  # it is there
+TOOLS = 32
+MOST_TOOLS, MOST_CALLS = 4_096, 4_096  # tools by tenant that are remembered, calls that wait for one
 ASK_AGAIN = 5.0  # seconds after which who was refused may find room, where nobody knows better
 
 
@@ -28,8 +30,15 @@ class Gates:
     """The queues by provider, made on first use. `told(event, fields)` hears of pauses."""
 
     def __init__(
-        self, clock: Clock, tenancy: Tenancy, models: ModelSettings, told: Callable[..., object]
+        self,
+        clock: Clock,
+        tenancy: Tenancy,
+        models: ModelSettings,
+        told: Callable[..., object],
+        tools: int = TOOLS,
     ) -> None:
+        self._tools_at_once = tools
+        self._tools: dict[tuple[str, str], FairPermits] = {}
         self.clock, self.tenancy, self.models, self.told = clock, tenancy, models, told
         self._limits = {p.name: p.concurrency for p in models.providers if p.concurrency}
         self._permits: dict[str, FairPermits] = {}
@@ -41,6 +50,16 @@ class Gates:
             limit = self._limits.get(provider, self.models.concurrency)
             found = FairPermits(provider, self.clock, limit, bound=self.models.waiting)
             self._permits[provider] = found
+        return found
+
+    def tool(self, tenant: str, name: str) -> FairPermits:
+        """A slow tool of one tenant holds up its own calls: those of one tool that may run at once."""
+        if len(self._tools) >= MOST_TOOLS:  # those at work stay
+            self._tools = {which: p for which, p in self._tools.items() if p.used or len(p.queue)}
+        found = self._tools.get((tenant, name))
+        if found is None:
+            found = FairPermits(name, self.clock, self._tools_at_once, bound=MOST_CALLS)
+            self._tools[tenant, name] = found
         return found
 
     def slot(self, key: str, *, band: Band = "front", due: float = 0.0) -> Slot:

@@ -11,6 +11,7 @@ from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
 from perdure.actors.spending import Spending
 from perdure.actors.upkeep import Upkeep
+from perdure.actors.waits import Waits
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
 from perdure.context.numbers import PRUNE_TTL_SECONDS
@@ -110,6 +111,7 @@ class Services:
     gates: Gates
     spending: Spending
     inbound: Inbound
+    waits: Waits
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None

@@ -15,6 +15,7 @@ from perdure.actors.spending import Spending
 from perdure.actors.tenancy import Tenancy
 from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep
+from perdure.actors.waits import Waits
 from perdure.context.cache.contract import LIFE
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.contracts import Tool
@@ -123,9 +124,10 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         events=events,
         log=log,
         upkeep=ground.upkeep,
-        gates=Gates(clock, tenancy, settings.models, log.warning),
+        gates=Gates(clock, tenancy, settings.models, log.warning, limits.tools_at_once),
         spending=Spending(clock, tenancy, limits, journal),
         inbound=Inbound(clock, tenancy, limits),
+        waits=Waits(),
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),

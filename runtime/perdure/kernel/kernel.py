@@ -10,6 +10,7 @@ Nothing outlives the `async with`: every task belongs to its group.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -81,6 +82,8 @@ class Kernel:
 
         After a crash `restart(error)` may reset it or give a new handler; the message is tried once more.
         """
+        if iscoroutinefunction(handler):
+            raise TypeError(f"{key}: a handler is `def`, never `async def`: what waits is a job")
         return Ref(self._boxes, key, handler, restart)
 
     async def send(self, ref: Ref, message: Any, timeout: float) -> None:
