@@ -18,6 +18,7 @@ from perdure.edges.tools.builtin import default_tools
 from perdure.errors import Closed
 from perdure.host import Host
 from perdure.kernel.clock import RealClock
+from perdure.kernel.jobs import Job
 from perdure.kernel.run import Backend
 from perdure.kernel.virtual import VirtualClock
 
@@ -94,7 +95,7 @@ def test_a_settler_that_breaks_keeps_nothing_from_ending(tmp_path: Path) -> None
 def test_a_cancellation_at_any_moment_leaves_no_lock_no_child_and_loses_no_letter(
     tmp_path: Path, loop: Backend
 ) -> None:
-    """Twenty times a host is cancelled somewhere in its life, with exec'd children; the next one is whole."""
+    """Eight times a host is cancelled somewhere in its life, with exec'd children; the next one is whole."""
     pids = tmp_path / "pids"
     settings = Settings(tools=ToolSettings(exec=ExecSettings(mode="on")))
     command = f"echo $$ >> {pids}; exec sleep 600"
@@ -117,7 +118,7 @@ def test_a_cancellation_at_any_moment_leaves_no_lock_no_child_and_loses_no_lette
                 await anyio.sleep(600)
 
     async def main() -> None:
-        for seed in range(20):
+        for seed in range(8):
             await life(seed)
         async with hosted(tmp_path, Play(), RealClock(), settings=settings) as host:
             assert host.status()["totals"]["parked"] == 0
@@ -162,8 +163,9 @@ def running(pid: int) -> bool:
 def test_a_task_that_swallows_every_cancellation_holds_up_its_own_process_and_nobody_else(
     tmp_path: Path, loop: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.kernel.jobs.GRACE", 0.05)
+    monkeypatch.setattr(Job.cancel, "__defaults__", (0.05,))
     monkeypatch.setattr("perdure.kernel.kernel.STOP", 0.2)
+    monkeypatch.setattr("perdure.hosting.draining.LAST", 0.2)
     told: list[tuple[str, ...]] = []
     second: list[str] = []
 

@@ -1,6 +1,6 @@
 """The whole command line: importing this module adds every command to `app`."""
 
-from perdure.cli.commands import change, look, run, sessions
+from perdure.cli.commands import change, look, parked, run, sessions
 from perdure.cli.commands.apps import app
 
-__all__ = ["app", "change", "look", "run", "sessions"]
+__all__ = ["app", "change", "look", "parked", "run", "sessions"]
