@@ -25,6 +25,7 @@ from perdure.actors.resolver import ModelFactory
 from perdure.actors.services import Timing
 from perdure.actors.status import Totals, host_status
 from perdure.actors.upkeep import Upkeep, open_index
+from perdure.actors.waits import Waits
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import (
     CompactionTrigger,
@@ -42,6 +43,7 @@ from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.erasing import Erased
 from perdure.edges.log import open_log
+from perdure.edges.parked import ParkedLetters
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.facts import Outgoing
 from perdure.edges.settings import Settings
@@ -49,11 +51,15 @@ from perdure.edges.tools.mcp import servers
 from perdure.errors import Busy, Closed, Parked, UsageError
 from perdure.events import Event, Reply
 from perdure.hosting import storage
+from perdure.hosting.draining import Drained, Settler, drain
 from perdure.hosting.furnish import Ground, furnish
 from perdure.hosting.given import checked
+from perdure.hosting.parking import Parking
+from perdure.hosting.trouble import tell
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
 from perdure.kernel.errors import Closed as KernelClosed
+from perdure.kernel.intensity import Intensity
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.waiter import Waiter
@@ -66,12 +72,16 @@ DRAIN = 30.0  # seconds that running turns have to end when the host stops
 class Sent:
     """A letter that is acknowledged: `receipt` says where it stands in the session file."""
 
-    def __init__(self, receipt: Receipt, answer: Waiter[Reply], clock: Clock) -> None:
-        self.receipt, self._answer, self._clock = receipt, answer, clock
+    def __init__(self, receipt: Receipt, answer: Waiter[Reply], clock: Clock, waits: Waits) -> None:
+        self.receipt, self._answer, self._clock, self._waits = receipt, answer, clock, waits
 
     async def reply(self, timeout: float | None = None) -> Reply:
-        """How the turn that answers the letter ended. Raises `DeadlineExceeded` after `timeout` seconds."""
-        return await self._clock.wait(self._answer, timeout)
+        """How the turn that answers the letter ended. Raises `DeadlineExceeded` after `timeout` seconds.
+
+        Inside a tool it raises `WaitCycle` at once where that turn waits for this one to end.
+        """
+        with self._waits.for_reply_of(self.receipt.key):
+            return await self._clock.wait(self._answer, timeout)
 
 
 class Host:
@@ -128,6 +138,9 @@ class Host:
         )  # fmt: skip
         self.registry = Registry()
         self.away: list[str] = []  # tool servers that could not be reached, and why
+        self.settlers: tuple[Settler, ...] = ()  # what else must end before the host does
+        self.drained: Drained | None = None
+        self.on_lost: Callable[[tuple[str, ...]], object] = lambda jobs: None  # of tasks that won't end
         self._stack = AsyncExitStack()
         self.running = self.closing = self._killed = False
 
@@ -154,8 +167,14 @@ class Host:
             index = None if self.clock.virtual else open_index(self.folder.index, self.log)
             if index is not None:  # outlives the kernel, whose last jobs still write to it
                 self._stack.callback(index.close)
+            limits = self.settings.host
             self.kernel = Kernel(
-                self.clock, on_event=self._kernel_event, mailbox_bound=self.settings.host.mailbox
+                self.clock,
+                on_event=self._kernel_event,
+                on_lost=self._left_behind,
+                mailbox_bound=limits.mailbox,
+                actor_intensity=Intensity(limits.session_crashes, 60.0),
+                chances=limits.message_tries,
             )
             await self._stack.enter_async_context(self.kernel)
             self.upkeep = Upkeep(self.kernel, self.io, index, self.log, syncs=journal is None)
@@ -176,11 +195,29 @@ class Host:
         self.closing = True
         self.services.outbox.close(self.directory.awake)
         if error is None or isinstance(error, Exception):
-            await self.directory.close(grace=0.0 if error else DRAIN)
+            await self.drain(0.0 if error else DRAIN)
             await self.upkeep.flush()
         else:  # the program is being cancelled, the dispatcher too: the kernel's stop serves this mail
             self.directory.ask_to_close(now=True)
         return await self._stack.__aexit__(kind, error, trace)
+
+    async def drain(self, deadline: float = DRAIN) -> Drained:
+        """Take no more mail (`Closed`), let turns and deliveries end within so many seconds, stop the rest.
+
+        What is cut off goes on at the next start. The end of `async with` drains, where nobody has.
+        """
+        self._must_run()
+        self.closing = True
+        if self.drained is None:
+            ends = (self.directory, self.settlers, self.clock, self.log)
+            self.drained = await drain(*ends, max(0.0, deadline))
+        return self.drained
+
+    def _left_behind(self, lost: tuple[str, ...]) -> None:
+        """Tasks swallow every cancellation: our exit must wait, another host need not."""
+        self.log.error("host.waits_for_lost", jobs=list(lost))
+        self.placement.close(clean=self.left_whole)
+        self.on_lost(lost)
 
     def kill(self) -> None:
         """Stop as a killed process would: nothing more is written, no lock is released properly."""
@@ -235,12 +272,14 @@ class Host:
         if not content:
             raise UsageError("the message is empty: give it text or an attachment")
         arguments.a_key(key)
+        if kind == "external_user":
+            self.services.admit(key, sender)
         content, evidence = await admitted(self.services, content)
         now = self.clock.wall_ms()
         letter = Letter(key, sender, mid or self._new_mid(), content, now, kind, evidence, deliver)
         answer: Waiter[Reply] = self.clock.waiter(f"the reply of {key}")
         receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
-        return Sent(receipt, answer, self.clock)
+        return Sent(receipt, answer, self.clock, self.services.waits)
 
     async def note(self, key: str, message: Message, *, timeout: float = 30.0) -> str:
         """Record a message that asks for no turn (a command the user ran beside the agent); its entry id."""
@@ -293,10 +332,26 @@ class Host:
 
         return stream()
 
+    def parked(self) -> list[dict[str, Any]]:
+        """Poison messages: number, session, kind of mail, error, when. Never their text."""
+        self._must_run()
+        return self.parking.lines()
+
+    def retry(self, what: int | str) -> bool:
+        """Try a parked message (by number) or a session that could not be opened (by key) again."""
+        self._must_run()
+        return self.parking.retry(what)
+
+    def drop(self, number: int) -> bool:
+        """Forget a parked message for good."""
+        self._must_run()
+        return self.parking.drop(number)
+
     def status(self, *, deep: bool = False) -> dict[str, Any]:
         """Figures of this host, in the form that `perdure status --json` prints."""
         self._must_run()
-        return host_status(self.services, self.directory, self.totals, deep=deep)
+        found = host_status(self.services, self.directory, self.totals, deep=deep)
+        return found | {"parked": self.parking.lines(), "quarantined": self.parking.quarantined()}
 
     def _must_run(self) -> None:
         if not self.running:
@@ -345,6 +400,10 @@ class Host:
         self.services, self.directory, self.resolver = found.services, found.directory, found.resolver
         self.deleting, self.retaining = found.deleting, found.retaining
         self.files = found.services.files
+        self.parking = Parking(
+            self.kernel, self.directory, ParkedLetters(self.folder.path / "parked"), self.clock, self.log
+        )
+        self.deleting.forget_parked = self.parking.forget
         self.totals = Totals()
         self.services.events.subscribe("totals", self.totals.told)
         self._listeners = self._mids = 0
@@ -366,5 +425,6 @@ class Host:
         return f"{self.clock.wall_ms():x}-{grant.token if grant else 0:x}-{self._mids:x}"
 
     def _kernel_event(self, name: str, fields: dict[str, object]) -> None:
-        plain = {k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()}
-        self.log(f"kernel.{name}", **plain)
+        tell(self.log, name, fields)
+        if hasattr(self, "parking"):
+            self.parking.told(name, fields)

@@ -16,6 +16,10 @@ class UsageError(PerdureError):
     """A command or call was given something it can't take: correct it and call again."""
 
 
+class WaitCycle(UsageError):
+    """A tool awaits a reply that its own turn holds up: send without awaiting, the text names the chain."""
+
+
 class ConfigError(UsageError):
     """A setting is unknown or out of range: the text names file, key and the accepted values."""
 
@@ -94,6 +98,10 @@ class Parked(PerdureError):
     """The session crashed too often and is parked: an operator retries or drops it."""
 
 
+class Quarantined(PerdureError):
+    """The session's file could not be opened: it is tried again by itself, or when an operator says so."""
+
+
 # --- the way out ----------------------------------------------------------------------------------
 
 
@@ -120,7 +128,7 @@ class DeliveryFailed(PerdureError):
 
 ModelErrorKind: TypeAlias = Literal[
     "overflow", "rate_limit", "overloaded", "server", "auth", "billing", "invalid", "not_found",
-    "transport", "timeout", "cut", "empty", "aborted", "unknown",
+    "transport", "timeout", "cut", "empty", "aborted", "unknown", "spend_cap",
 ]  # fmt: skip
 
 
@@ -139,6 +147,13 @@ class ModelError(PerdureError):
     def retryable(self) -> bool:
         """Whether the same request may succeed later."""
         return self.kind in self.RETRYABLE
+
+
+class SpendCap(ModelError):
+    """A day's budget is used up, so the call was not made: wait for the next day, or raise the cap."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("spend_cap", text)
 
 
 class ContextOverflow(PerdureError):

@@ -23,7 +23,11 @@ class Overflow(Record):
 
 
 class Reply(Record):
-    """How a turn ended. `stop`: stop, length, aborted, error, overflow (then `overflow` says why)."""
+    """How a turn ended. `stop`: stop, length, aborted, error, overflow (then `overflow` says why).
+
+    `kind` of an error: a `ModelErrorKind` (`spend_cap`: a day's budget is used up), `steps`, `storage`,
+    `host`; empty where it is told from the record.
+    """
 
     key: str
     text: str
@@ -33,6 +37,7 @@ class Reply(Record):
     entries: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     overflow: Overflow | None = None
+    kind: str = ""
 
 
 class TurnStarted(Record):

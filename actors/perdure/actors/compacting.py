@@ -19,6 +19,7 @@ from perdure.actors.messages import (
     Idle,
     Overflowed,
 )
+from perdure.actors.urgency import slack
 from perdure.context.compaction.proof import Refusal
 from perdure.context.text.plural import counted
 from perdure.context.tokens.floor import floor_of, in_words
@@ -78,6 +79,11 @@ class Compacting:
             "threshold": limits.threshold,
             "owners": self.session.scales.owners if self.told else {},
         }
+
+    @property
+    def _slack(self) -> float:
+        limits = self.session.environment.limits
+        return slack(self.session.scales.tokens, limits.threshold, limits.overflow)
 
     @property
     def at_rest(self) -> bool:
@@ -198,7 +204,7 @@ class Compacting:
 
     def _flush(self) -> None:
         self.state, self._soft = coordinator.flushing(self.state), self.state.running is None
-        mail = Flush(self.session.snapshot(), self._noted, self.state.running)
+        mail = Flush(self.session.snapshot(), self._noted, self.state.running, self._slack)
         if not self.session.submit("flush", mail, lambda _outcome: Flushed(False)):
             self.flushed(Flushed(False))
 
@@ -216,7 +222,7 @@ class Compacting:
     def _summarise(self) -> None:
         run, reason = self.state.run, self.state.running
         assert reason is not None
-        mail = Compact(run, self.session.snapshot(), reason, self._focus)
+        mail = Compact(run, self.session.snapshot(), reason, self._focus, self._slack)
         self._tried = self.session.transcript.leaf
 
         def instead(outcome: Outcome) -> CompactionFailed:

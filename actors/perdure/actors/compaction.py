@@ -7,9 +7,11 @@ from functools import partial
 from typing import Literal
 
 from perdure.actors.coordinator import Reason
+from perdure.actors.gates import Slot
 from perdure.actors.messages import Compact, Compacted, CompactionFailed, Snapshot
 from perdure.actors.model_call import answer_of
 from perdure.actors.services import Services
+from perdure.actors.urgency import band
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
 from perdure.context.compaction.plan import Nothing, Plan, plan
 from perdure.context.policy import policy_for
@@ -90,8 +92,14 @@ class Builtin:
         )
         while isinstance(ask := fold.step, Ask):
             self.calls += 1
-            await io.run(fold.answer, await summarise(self.services, view.key, info, ask, self.until))
+            await io.run(fold.answer, await self._summary(info, ask))
         return self._ended(fold)
+
+    async def _summary(self, info: ModelInfo, ask: Ask) -> Reply:
+        mail = self.mail
+        due = self.services.clock.now() + mail.slack
+        slot = self.services.gates.slot(mail.snapshot.key, band=band(mail.reason), due=due)
+        return await summarise(self.services, mail.snapshot.key, info, ask, self.until, slot)
 
     def _ended(self, fold: Fold) -> EngineCompaction:
         step = fold.step
@@ -121,13 +129,15 @@ def planned(view: Snapshot, reason: Reason) -> Plan | Nothing:
     )
 
 
-async def summarise(services: Services, key: str, info: ModelInfo, ask: Ask, until: float) -> Reply:
+async def summarise(
+    services: Services, key: str, info: ModelInfo, ask: Ask, until: float, slot: Slot
+) -> Reply:
     """One call of the summarising model, with a few tries at what may pass, at most until `until`."""
     request = Request(body(info, ask), info, ask.tokens, f"{key}#summary")
     clock = services.clock
     for attempt in range(SUMMARY_TRIES):
         try:
-            return await _call(services, request, until)
+            return await _call(services, request, until, slot, ask.max_tokens)
         except ModelError as error:
             services.log.warning("summary.failed", session=key, kind=error.kind, attempt=attempt + 1)
             wait = max(error.retry_after or 0.0, SUMMARY_PAUSE * 2**attempt)
@@ -143,10 +153,10 @@ async def summarise(services: Services, key: str, info: ModelInfo, ask: Ask, unt
 SUMMARY_TRIES, SUMMARY_PAUSE = 3, 0.5
 
 
-async def _call(services: Services, request: Request, until: float) -> Reply:
+async def _call(services: Services, request: Request, until: float, slot: Slot, output: int) -> Reply:
     if services.clock.now() >= until:
         return Failed("timeout")
-    message = (await answer_of(services, request, until)).message
+    message = (await answer_of(services, request, until, slot=slot, output=output)).message
     return Answered("".join(b.text for b in message.content if isinstance(b, Text)), message.stop)
 
 

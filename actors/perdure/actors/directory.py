@@ -24,6 +24,7 @@ from perdure.actors.messages import (
     Woken,
 )
 from perdure.actors.opening import refuse
+from perdure.actors.quarantine import Quarantine
 from perdure.actors.services import Services
 from perdure.actors.session import Session
 from perdure.edges.session.rewrite import discard
@@ -48,6 +49,7 @@ class Directory:
         self._leaving: set[str] = set()  # asked to sleep, and not gone yet
         self._barred: set[str] = set()  # being deleted: mail is refused until that is over
         self._known: dict[str, Known] = {}  # of those that slept, or broke: nothing late passes for new
+        self.quarantine = Quarantine()
         self.wakings = self.sleeps = 0
 
     def ref(self, key: str) -> Ref:
@@ -68,8 +70,18 @@ class Directory:
         """Sessions this host has heard of since it started."""
         return len(self._refs)
 
+    def not_opened(self, key: str, error: BaseException) -> None:
+        """A session's file could not be opened: it alone is put aside for a while."""
+        clock = self._services.clock
+        case = self.quarantine.note(key, error, clock.now(), clock.wall_ms())
+        if case is not None:
+            self._services.log.warning(
+                "session.quarantined", session=key, tries=case.tries, seconds=case.until - clock.now()
+            )
+
     def rested(self, key: str) -> None:
         """A session has come to rest: it is the last one to be put to sleep."""
+        self.quarantine.release(key)
         self._leaving.discard(key)
         self._resting.pop(key, None)
         self._resting[key] = None
@@ -79,11 +91,14 @@ class Directory:
                 self._leaving.add(oldest)
                 self._refs[oldest].post(Sleep())
 
-    async def close(self, grace: float) -> None:
-        """Let turns end within `grace` seconds, then stop them."""
-        for now, within in ((not grace, grace or 5.0), (True, 10.0)):
-            if await self._all_closed(self.ask_to_close(now=now), within):
-                return
+    async def end(self, *, now: bool, within: float) -> bool:
+        """Ask all to close, and wait so many seconds; whether all have."""
+        return await self._all_closed(self.ask_to_close(now=now), within)
+
+    @property
+    def at_work(self) -> tuple[str, ...]:
+        """Sessions whose turn has not ended."""
+        return tuple(key for key, one in self.awake.items() if one.state in ("running", "settling"))
 
     def ask_to_close(self, *, now: bool) -> list[Waiter[None]]:
         """Every session that is awake, its turn ended (`now`) or awaited; what tells of each end."""
@@ -135,6 +150,10 @@ class Directory:
             turn_away(mail)
             return
         ref = self._refs[key]
+        refused = self.quarantine.refusal(key, self._services.clock.now())
+        if refused is not None:
+            refuse(mail, refused)
+            return
         try:
             session = Session(key, ref, self._services, self._released, self._known.get(key, NOTHING))
         except KernelClosed:

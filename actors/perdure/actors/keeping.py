@@ -142,7 +142,7 @@ async def refresh(services: Services, view: Snapshot, fingerprint: str) -> Kept:
     asked = services.clock.wall_ms()
     try:
         request = Request(prepared.body, env.model, prepared.tokens, f"{view.key}#keep")
-        answer = await answer_of(services, request)
+        answer = await answer_of(services, request, output=1)
     except PerdureError as error:
         return Kept(None, 0, str(error))
     return Kept(answer.message.usage or Usage(), asked)

@@ -261,6 +261,7 @@ class Flush(Mail):
     snapshot: Snapshot
     after: str
     reason: Reason | None = None
+    slack: float = 0.0  # seconds that it may wait
 
 
 class Compact(Mail):
@@ -270,6 +271,7 @@ class Compact(Mail):
     snapshot: Snapshot
     reason: Reason
     instructions: str = ""
+    slack: float = 0.0  # seconds that it may wait
 
 
 class Truncate(Mail):
@@ -296,6 +298,7 @@ class Rested(Mail):
     stop: Literal["stop", "length", "error", "overflow", "aborted"]
     error: str | None = None
     overflow: Overflow | None = None
+    kind: str = ""  # of an error
 
 
 class Overflowed(Mail):

@@ -5,24 +5,36 @@ The vendors' own retries are switched off, so that every wait is in the kernel's
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from math import inf
+from typing import TypeVar
 
+from perdure.actors.gates import Slot
 from perdure.actors.messages import Snapshot, Tally
 from perdure.actors.services import Services, Timing
+from perdure.actors.spending import Reservation
 from perdure.context.pipeline import Prepared
 from perdure.contracts import Answer, CallStarted, ModelEvent, Request, TextDelta, ThinkingDelta
 from perdure.errors import ModelError
 from perdure.events import Notice, Said, Thought
 from perdure.kernel.errors import DeadlineExceeded
-from perdure.records import Block, Text, Thinking
+from perdure.records import Block, Text, Thinking, Usage
+
+T = TypeVar("T")
 
 
-async def call_model(services: Services, view: Snapshot, prepared: Prepared, tally: Tally) -> Answer:
-    """The model's answer to `prepared`. Raises the `ModelError` that retrying did not cure."""
-    request = Request(prepared.body, view.environment.model, prepared.tokens, view.key)
+async def call_model(
+    services: Services, view: Snapshot, prepared: Prepared, tally: Tally, slot: Slot
+) -> Answer:
+    """The model's answer to `prepared`. Raises the `ModelError` that retrying did not cure.
+
+    `slot` is held for the first try and given back after each.
+    """
+    env = view.environment
+    request = Request(prepared.body, env.model, prepared.tokens, view.key)
     for attempt in range(services.timing.retries + 1):
         try:
-            return await _once(services, request, tally)
+            return await _allowed(services, request, env.output_cap, slot, _once, tally)
         except ModelError as error:
             if not error.retryable or attempt == services.timing.retries:
                 raise
@@ -38,8 +50,74 @@ async def call_model(services: Services, view: Snapshot, prepared: Prepared, tal
     raise AssertionError("unreachable")
 
 
-async def answer_of(services: Services, request: Request, until: float = inf) -> Answer:
-    """One call that nobody listens to, without a second try, at most until `until`. Raises `ModelError`."""
+async def answer_of(
+    services: Services, request: Request, until: float = inf, *, slot: Slot | None = None, output: int = 0
+) -> Answer:
+    """One call that nobody listens to, without a second try, at most until `until`. Raises `ModelError`.
+
+    `output`: tokens that the answer may have, where that isn't the model's own limit.
+    """
+    key, _, _ = request.session.partition("#")
+    slot = slot or services.gates.slot(key, band="back")
+    most = output or request.model.max_output
+    return await _allowed(services, request, most, slot, _quietly, until, until=until)
+
+
+async def _allowed(
+    services: Services,
+    request: Request,
+    output: int,
+    slot: Slot,
+    call: Callable[[Services, Request, T], Awaitable[Answer]],
+    given: T,
+    *,
+    until: float = inf,
+) -> Answer:
+    """`call` once the provider has room and the budget allows it; both are told what became of it."""
+    reserved = await _reserved(services, request, output, slot, until)
+    try:
+        answer = await call(services, request, given)
+    except ModelError as error:
+        slot.failed(error)
+        if error.kind not in UNKNOWN_COST:  # refused: nothing was used
+            reserved.settle(Usage())
+        raise
+    else:
+        slot.worked()
+        reserved.settle(answer.message.usage)
+        return answer
+    finally:
+        reserved.settle(None)  # cancelled, or nobody knows
+        slot.give()
+
+
+UNKNOWN_COST = frozenset({"timeout", "cut", "aborted", "empty", "invalid"})  # something may have been made
+
+
+async def _reserved(
+    services: Services, request: Request, output: int, slot: Slot, until: float
+) -> Reservation:
+    """Near a cap one call after the other is made; who waits for that holds up no other tenant."""
+    key, _, _ = request.session.partition("#")
+    clock, longest = services.clock, services.gates.models.queue_seconds
+    while True:
+        left = max(0.001, min(longest, until - clock.now()))
+        await slot.take(request.model.provider, left)
+        try:
+            reserved = services.spending.reserve(key, request.model, request.tokens, output)
+        except BaseException:
+            slot.give()
+            raise
+        if reserved is not None:
+            return reserved
+        slot.give()
+        try:
+            await services.spending.settled(key, left)
+        except DeadlineExceeded:
+            raise ModelError("timeout", f"no other call under the same cap ended in {left:.0f} s") from None
+
+
+async def _quietly(services: Services, request: Request, until: float) -> Answer:
     stream = services.resolver.model(request.model).stream(request)
     try:
         while True:

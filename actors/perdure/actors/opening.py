@@ -156,6 +156,8 @@ class Opening:
             try:
                 session.handle(mail)
             except BaseException as error:
+                if isinstance(mail, OUTSIDE) and isinstance(error, Exception):
+                    session.services.kernel.park(session.ref, mail, error)
                 broke = f"{session.key}: the session broke ({error!r}): send the same id again"
                 refuse(mail, PerdureError(broke))
                 raise

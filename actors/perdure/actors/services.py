@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from perdure.actors.durable import Durable
+from perdure.actors.gates import Gates
+from perdure.actors.inbound import Inbound
 from perdure.actors.outbox import Outbox
+from perdure.actors.spending import Spending
 from perdure.actors.upkeep import Upkeep
+from perdure.actors.waits import Waits
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
 from perdure.context.numbers import PRUNE_TTL_SECONDS
@@ -108,6 +112,10 @@ class Services:
     upkeep: Upkeep
     durable: Durable
     outbox: Outbox
+    gates: Gates
+    spending: Spending
+    inbound: Inbound
+    waits: Waits
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None
@@ -121,3 +129,9 @@ class Services:
     keep_alive: int = 0  # refreshes of a cached prefix in one rest, at most; 0: it is let go
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_idle: Callable[[str], None] = lambda key: None
+    on_not_opened: Callable[[str, BaseException], None] = lambda key, error: None
+
+    def admit(self, key: str, sender: str) -> None:
+        """Before anything of a letter is written. Raises `Busy`: too many in a minute, or in the queue."""
+        self.gates.admit(key, self.resolver.model_for(key, None).provider)
+        self.inbound.admit(key, sender)

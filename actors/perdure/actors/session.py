@@ -274,6 +274,7 @@ class Session:
 
     def _not_woken(self, error: BaseException) -> None:
         self.services.log.error("session.not_opened", session=self.key, error=str(error))
+        self.services.on_not_opened(self.key, error)
         self.state = "closed"
         self.release(self.key)
         self._tell_closed()

@@ -82,7 +82,18 @@ def host_status(
             "lost_jobs": stats.jobs_lost,
             "wakings": directory.wakings,
             "sleeps": directory.sleeps,
+            "refused_mail": stats.refused,
+            "refused_rate": services.inbound.refused,
+            "refused_spend": services.spending.refused,
         },
+        "queues": services.gates.lines(),
+        "spend": list(services.spending.lines()),
+        "services": [{"name": name, "state": state} for name, state in stats.services],
+        "channels": [
+            {"name": name, "published": published, "dropped": dropped}
+            for name, published, dropped in stats.channels
+        ],
+        "trouble": dict(services.log.counts),
     }
     if deep:
         status["sessions"] = [session_line(s) for s in awake.values() if s.state != "opening"]

@@ -19,6 +19,10 @@ class Tenancy:
         agent = agent_of(key)
         return self._by_agent.get(agent) or TenantSettings(agent, (agent,))
 
+    def named(self, name: str) -> TenantSettings | None:
+        """A listed tenant by its name."""
+        return self.listed.get(name)
+
     def owns(self, tenant: TenantSettings, key: str) -> bool:
         """Whether `tenant` may use the session."""
         return tenant.operator or self.of(key).name == tenant.name

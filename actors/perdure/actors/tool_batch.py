@@ -18,6 +18,7 @@ from perdure.actors.evidence import bounded
 from perdure.actors.messages import Snapshot
 from perdure.actors.recalling import SessionRecall
 from perdure.actors.services import Services
+from perdure.actors.waits import inside
 from perdure.contracts import Recall, ToolOutput
 from perdure.edges.tools.outcome import bad_arguments, failed, timed_out, unknown_tool
 from perdure.errors import PerdureError
@@ -82,7 +83,14 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
         services=services,
         virtual=services.clock.virtual,
     )
-    run = partial(tool.run, arguments, context)
+
+    async def run() -> ToolOutput:
+        tenant = services.gates.tenancy.of(turn.key)
+        permits = services.gates.tool(tenant.name, call.name)
+        async with permits.use(tenant.name, turn.key, timeout=services.timing.tool):
+            with inside(turn.key):
+                return await tool.run(arguments, context)
+
     try:
         with services.clock.fail_after(services.timing.tool):  # a job: what ignores its end is left behind
             (outcome,) = await services.kernel.gather(f"{turn.key}#{turn.number}.{call.id}", run)

@@ -15,10 +15,12 @@ from perdure.actors.after_turn import after_turn
 from perdure.actors.compaction import compact
 from perdure.actors.flush import flush
 from perdure.actors.ingest import ingest
+from perdure.actors.messages import Compact, Flush
 from perdure.actors.services import Services
 from perdure.actors.truncation import truncate
+from perdure.actors.urgency import band
 from perdure.kernel.kernel import Kernel
-from perdure.kernel.pool import Pool
+from perdure.kernel.pool import Place, Pool
 
 Worker = Callable[[Services, str, Any], Awaitable[Any]]
 
@@ -31,19 +33,24 @@ class PoolSpec:
     worker: Worker
     workers: int | None
     bound: int
+    fair: bool = False  # across tenants, and the nearest to overflow first; else in order of arrival
 
 
 POOLS = (
     PoolSpec("ingest", ingest, workers=4, bound=65_536),
     PoolSpec("after_turn", after_turn, workers=4, bound=16_384),
-    PoolSpec("flush", flush, workers=None, bound=4_096),
-    PoolSpec("compaction", compact, workers=None, bound=4_096),
+    PoolSpec("flush", flush, workers=None, bound=16_384, fair=True),
+    PoolSpec("compaction", compact, workers=None, bound=16_384, fair=True),
     PoolSpec("truncation", truncate, workers=2, bound=4_096),
 )
 
 
 def grow(kernel: Kernel, services: Callable[[], Services], compactions: int) -> dict[str, Pool]:
     """Start the pools; `services` is asked with each message. `compactions`: how many summaries at once."""
+
+    def order(key: str, mail: Flush | Compact) -> Place:
+        tenant = services().gates.tenancy.of(key)
+        return Place(tenant.name, tenant.weight, mail.slack, band(mail.reason))
 
     async def work(worker: Worker, key: str, mail: Any) -> Any:
         return await worker(services(), key, mail)
@@ -54,6 +61,7 @@ def grow(kernel: Kernel, services: Callable[[], Services], compactions: int) -> 
             partial(work, spec.worker),
             workers=spec.workers or compactions,
             queue_bound=spec.bound,
+            order=order if spec.fair else None,
         )
         for spec in POOLS
     }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from perdure.actors.assembling import assemble
+from perdure.actors.gates import Slot
 from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, Snapshot, Tally, TurnOutcome
 from perdure.actors.model_call import call_model
 from perdure.actors.pictures import Pictures
@@ -48,18 +49,29 @@ class Turn:
 
     async def run(self) -> TurnOutcome:
         """Model ↔ tools until the model asks for no tool, fails for good, or the view must shrink."""
+        slot = self.services.gates.slot(self.key)
+        try:
+            return await self._steps(slot)
+        finally:
+            slot.give()
+
+    async def _steps(self, slot: Slot) -> TurnOutcome:
         for _ in range(self.services.timing.max_steps):
             view = await self._next_step()
             try:
+                if await slot.take(view.environment.model.provider):  # meanwhile more may have come
+                    view = await self._next_step()
                 prepared = await self._prepare(view)
             except ContextOverflow as full:
                 return Overflowed(full.tokens, full.limit, "guard", str(full), tuple(full.owners.items()))
+            except ModelError as error:
+                return await self._give_up(view, str(error), error.kind)
             try:
-                answer = await call_model(self.services, view, prepared, self.tally)
+                answer = await call_model(self.services, view, prepared, self.tally, slot)
             except ModelError as error:
                 if error.kind == "overflow":
                     return self._refused(view, prepared, error)
-                return await self._give_up(view, str(error))
+                return await self._give_up(view, str(error), error.kind)
             sent = self.watch.prefix.fingerprint if self.watch is not None else ""
             item = await self.append(
                 answer.message,
@@ -170,14 +182,14 @@ class Turn:
             level = log.info if broke.declared else log.warning
             level("cache.break", session=self.key, turn=self.number, **told(broke))
 
-    async def _give_up(self, view: Snapshot, why: str) -> Rested:
+    async def _give_up(self, view: Snapshot, why: str, kind: str = "steps") -> Rested:
         info, now = view.environment.model, self.services.clock.wall_ms()
         partial = (Text(self.tally.partial),) if self.tally.partial.strip() else ()
         await self.append(
             Assistant(partial, "error", info.provider, info.api, info.id, error=why, timestamp=now)
         )
         self.tally.errors.append(why)
-        return Rested(self.tally.partial if partial else "", "error", why)
+        return Rested(self.tally.partial if partial else "", "error", why, kind=kind)
 
 
 def _rest(stop: Stop) -> Literal["stop", "length", "aborted"]:

@@ -235,11 +235,13 @@ class Turns:
             case Failed(StorageFailed() as error):
                 self._wait_for_the_disk()
                 session.services.log.error("turn.not_written", session=session.key, error=str(error))
-                self.end_badly("error", f"{NOT_WRITTEN} ({error})")
+                self.end_badly("error", f"{NOT_WRITTEN} ({error})", failure="storage")
             case outcome:
                 trace = trace_of(outcome)
                 session.services.log.error("turn.crashed", session=session.key, turn=mail.turn, trace=trace)
-                self.end_badly("error", f"the turn failed inside the host: {describe(outcome)}")
+                self.end_badly(
+                    "error", f"the turn failed inside the host: {describe(outcome)}", failure="host"
+                )
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -261,7 +263,11 @@ class Turns:
         return True
 
     def end_badly(
-        self, stop: Literal["error", "aborted", "overflow"], why: str, overflow: Overflow | None = None
+        self,
+        stop: Literal["error", "aborted", "overflow"],
+        why: str,
+        overflow: Overflow | None = None,
+        failure: str = "",
     ) -> None:
         """Close the turn in the transcript with what the model had said so far."""
         session, info = self.session, self.session.environment.model
@@ -276,14 +282,14 @@ class Turns:
             session.services.log.error("turn.end_not_written", session=session.key, error=str(error))
         if stop != "aborted":
             self.tally.errors.append(why)
-        self.finish(Rested(self.tally.partial, stop, why, overflow))
+        self.finish(Rested(self.tally.partial, stop, why, overflow, failure))
 
     def finish(self, rested: Rested) -> None:
         """The agent rests: tell who waits, run the hooks, and take up what has come meanwhile."""
         session, t = self.session, self.tally
         key = session.key
         ends = (tuple(t.entries), tuple(t.errors), rested.overflow)
-        reply = Reply(key, rested.text, rested.stop, t.steps, t.usage, *ends)
+        reply = Reply(key, rested.text, rested.stop, t.steps, t.usage, *ends, rested.kind)
         session.state = "idle"
         session.transcript.turn_ended()
         session.compacting.turn_over()

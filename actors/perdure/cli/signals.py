@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NoReturn
@@ -17,10 +18,12 @@ from typing import NoReturn
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from perdure.cli.exits import INTERRUPTED
+from perdure.cli.exits import BUG, INTERRUPTED
+from perdure.cli.output import warn
 from perdure.errors import PerdureError
 from perdure.host import Host
 
+LEAVE = 5.0  # seconds that tasks which will not end are still given
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -91,6 +94,7 @@ async def _watched(host: Host, key: str) -> AsyncIterator[Signals]:
 
 async def hosted(host: Host, key: str, work: Callable[[Signals], Awaitable[int]]) -> int:
     """Run the host and the work in it; the exit code: the work's, or 128 and the signal's number."""
+    host.on_lost = _leave_soon
     async with _watched(host, key) as signals:
         try:
             async with host:
@@ -98,6 +102,14 @@ async def hosted(host: Host, key: str, work: Callable[[Signals], Awaitable[int]]
         except Stopped:
             pass
     return signals.code
+
+
+def _leave_soon(jobs: tuple[str, ...]) -> None:
+    """Tasks swallow every cancellation: all that is ours is released, the process need not wait for them."""
+    warn(f"perdure: {', '.join(jobs)} will not end: leaving in {LEAVE:.0f} s")
+    leaving = threading.Timer(LEAVE, _vanish, (BUG,))
+    leaving.daemon = True
+    leaving.start()
 
 
 def _vanish(code: int) -> NoReturn:

@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, say, size, table
+from perdure.cli.parked import FolderDesk
 from perdure.cli.resolving import model_info, resolve, window_of
 from perdure.cli.target import Target, existing
 from perdure.context.text.plural import counted
@@ -57,6 +58,7 @@ def look(folder: StateFolder, settings: Settings, *, deep: bool = False) -> Repo
         "models": [],
         "totals": {"sessions": len(rows), "bytes": sum(row.size for row in rows)},
     }
+    report |= FolderDesk(folder).parked()
     if deep:
         broken = breaks(folder.log)
         report["sessions"] = [_session(row, row.path in awake, settings, folder, broken) for row in rows]

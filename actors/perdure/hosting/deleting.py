@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from perdure.actors.directory import Directory
 from perdure.actors.services import Services
@@ -19,6 +19,7 @@ class Deleting:
 
     def __init__(self, services: Services, directory: Directory, eraser: Eraser) -> None:
         self._services, self._directory, self.eraser = services, directory, eraser
+        self.forget_parked: Callable[[str], None] = lambda _key: None
         self.deleted = 0
 
     async def delete(self, key: str) -> tuple[Erased, ...]:
@@ -54,6 +55,7 @@ class Deleting:
                 raise Locked(f"session file locked: pid={pid} {path}: stop that program, or wait for it")
 
     async def _erase(self, key: str) -> Erased:
+        self.forget_parked(key)
         erased = await self._services.io.run(self.eraser.erase, key)
         self._services.upkeep.erased(key)
         self._directory.unbar(key, gone=True)

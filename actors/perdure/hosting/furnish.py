@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from perdure.actors import tree
 from perdure.actors.directory import Directory
 from perdure.actors.durable import Durable
+from perdure.actors.gates import Gates
+from perdure.actors.inbound import Inbound
 from perdure.actors.messages import Due
 from perdure.actors.outbox import Outbox
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
+from perdure.actors.spending import Spending
+from perdure.actors.tenancy import Tenancy
 from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep
+from perdure.actors.waits import Waits
 from perdure.context.cache.contract import LIFE
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.contracts import Tool
@@ -26,6 +31,7 @@ from perdure.edges.models.factories import default_factories
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
+from perdure.edges.spend import SpendJournal
 from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
 from perdure.hosting import storage
@@ -115,6 +121,9 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     compaction, cache = settings.compaction, settings.cache
     blobs = LocalBlobs(ground.folder.evidence, ground.io)
     ground.upkeep.settled = blobs.settle
+    tenancy, limits = Tenancy(settings), settings.limits
+    capped = Spending.capped(tenancy, limits)
+    journal = SpendJournal(ground.folder.path / "spend.jsonl") if capped else None
     services: Services
     directory: Directory
     services = Services(
@@ -136,6 +145,10 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
             lambda key, to: directory.ref(key).post(Due(to)),
             log.warning,
         ),
+        gates=Gates(clock, tenancy, settings.models, log.warning, limits.tools_at_once),
+        spending=Spending(clock, tenancy, limits, journal),
+        inbound=Inbound(clock, tenancy, limits),
+        waits=Waits(),
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),
@@ -150,6 +163,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         keep_alive=cache.max_refreshes if cache.keep_alive == "auto" else 0,
         cache_life=max(PRUNE_TTL_SECONDS, LIFE[settings.models.cache]),
         on_idle=lambda key: directory.rested(key),
+        on_not_opened=lambda key, error: directory.not_opened(key, error),
     )
     directory = Directory(services, given.most_awake or settings.host.awake)
     forget = storage.forgetting(ground.folder, ground.durable.journal)

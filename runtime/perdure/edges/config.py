@@ -17,6 +17,7 @@ from typing import Any
 from perdure.edges.models.vendors import VENDORS, wrong
 from perdure.edges.schema import Finding, build
 from perdure.edges.settings import Settings
+from perdure.edges.spend import known_zone
 from perdure.edges.state import state_folder
 from perdure.errors import ConfigError
 
@@ -84,6 +85,8 @@ def contradictions(settings: Settings, source: str) -> list[Finding]:
             "at most tools.exec.max_timeout_seconds",
         ),
     ]
+    zone = settings.limits.zone
+    found.append((not known_zone(zone), "limits.zone", f"{zone!r} is no time zone", "a name such as UTC"))
     for server in settings.mcp:
         one = bool(server.command) != bool(server.url)
         found.append((not one, f"mcp.{server.name}", "neither or both of command and url", "one of them"))

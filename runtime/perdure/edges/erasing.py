@@ -17,6 +17,7 @@ from pathlib import Path
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.disk import sync_folder
 from perdure.edges.index import SessionIndex
+from perdure.edges.parked import ParkedLetters
 from perdure.edges.session import keys
 from perdure.edges.session.header import read_header, reading
 from perdure.edges.session.references import references, transcripts
@@ -136,6 +137,7 @@ class Eraser:
         ids = [id for path in files if (id := _session_id(path))]
         evidence, kept, unread = self._collect(files)
         pieces = tuple(Piece(self._told(path), path.lstat().st_size) for path in sorted(files))
+        ParkedLetters(self.state / "parked").forget_session(key)
         shutil.rmtree(grave)
         _prune(grave.parent, self.root)
         rows = self._index.forget(key, ids) if self._index is not None else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,14 +82,20 @@ class RotatingFile:
 
 
 class Log:
-    """A logger bound to fields. Methods take an event name and fields; none of them raises."""
+    """A logger bound to fields. Methods take an event name and fields; none of them raises.
 
-    def __init__(self, logger: Any, sink: RotatingFile | None = None) -> None:
+    `counts`: warnings and errors by name, whatever the level: every drop, restart and degradation.
+    """
+
+    def __init__(
+        self, logger: Any, sink: RotatingFile | None = None, counts: Counter[str] | None = None
+    ) -> None:
         self._logger, self._sink = logger, sink
+        self.counts: Counter[str] = Counter() if counts is None else counts
 
     def bind(self, **fields: Any) -> Log:
         """A log whose events all carry `fields` (session, turn, worker)."""
-        return Log(self._logger.bind(**fields), self._sink)
+        return Log(self._logger.bind(**fields), self._sink, self.counts)
 
     def debug(self, event: str, **fields: Any) -> None:
         """For who reads the code beside the log."""
@@ -100,10 +107,12 @@ class Log:
 
     def warning(self, event: str, **fields: Any) -> None:
         """What an operator should look at some day."""
+        self.counts[event] += 1
         self._logger.warning(event, **fields)
 
     def error(self, event: str, **fields: Any) -> None:
         """What an operator should look at now."""
+        self.counts[event] += 1
         self._logger.error(event, **fields)
 
     def __call__(self, event: str, **fields: Any) -> None:

@@ -14,6 +14,7 @@ from msgspec import Meta
 from perdure.edges.settings_hosting import (
     Count,
     HostSettings,
+    LimitSettings,
     OutboundSettings,
     Positive,
     RetentionSettings,
@@ -45,7 +46,7 @@ class ProviderSettings(Record):
 
     `key_env` names the environment variable that holds the key (unset: `<NAME>_API_KEY`, if it is there).
     `window`, `max_output` (tokens), `images`, `thinking` and prices (USD per million tokens) hold for its
-    models unless a model says otherwise.
+    models unless a model says otherwise. `concurrency` zero: as `[models]` says.
     """
 
     name: str
@@ -58,11 +59,16 @@ class ProviderSettings(Record):
     thinking: bool | None = None
     price_input: Price | None = None
     price_output: Price | None = None
+    concurrency: Count = 0
     models: tuple[ListedModel, ...] = ()
 
 
 class ModelSettings(Record):
-    """`[models]`: which model answers and how calls are retried. `window` overrides the model's own."""
+    """`[models]`: which model answers and how calls are retried. `window` overrides the model's own.
+
+    `concurrency`: calls that one provider is asked for at once; `waiting`: turns of one tenant that may wait
+    for it, each at most `queue_seconds`.
+    """
 
     default: str = ""
     window: Annotated[int, Meta(ge=0, le=100_000_000)] = 0
@@ -72,6 +78,9 @@ class ModelSettings(Record):
     retries: Annotated[int, Meta(ge=0, le=20)] = 4
     timeout_seconds: Seconds = 600.0
     idle_timeout_seconds: Seconds = 60.0
+    concurrency: Positive = 256
+    waiting: Positive = 1_024
+    queue_seconds: Seconds = 900.0
     providers: tuple[ProviderSettings, ...] = ()
 
 
@@ -264,6 +273,7 @@ class Settings(Record):
     tenants: tuple[TenantSettings, ...] = ()
     retention: RetentionSettings = RetentionSettings()
     outbound: tuple[OutboundSettings, ...] = ()
+    limits: LimitSettings = LimitSettings()
     models: ModelSettings = ModelSettings()
     compaction: CompactionSettings = CompactionSettings()
     guard: GuardSettings = GuardSettings()

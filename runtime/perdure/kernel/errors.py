@@ -27,6 +27,10 @@ class Closed(KernelError):
     """The kernel is stopping: nothing was accepted."""
 
 
+class Full(KernelError):
+    """A bounded queue holds all it may: nothing was accepted; try again when it has emptied."""
+
+
 class ActorParked(KernelError):
     """The actor crashed too often: nothing was accepted until it is retried or dropped."""
 

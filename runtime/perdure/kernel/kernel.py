@@ -10,6 +10,7 @@ Nothing outlives the `async with`: every task belongs to its group.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -26,9 +27,9 @@ from perdure.kernel.intensity import Intensity
 from perdure.kernel.jobs import Job, Jobs, OnEnd
 from perdure.kernel.mailbox import BOUND, Handler, Mailboxes, Ref
 from perdure.kernel.outcome import Outcome
-from perdure.kernel.poison import PER_ACTOR, Infirmary, Parked
+from perdure.kernel.poison import CHANCES, PER_ACTOR, Infirmary, Parked
 from perdure.kernel.pool import Handler as PoolHandler
-from perdure.kernel.pool import Permits, Pool
+from perdure.kernel.pool import Order, Permits, Pool
 from perdure.kernel.stats import Stats
 from perdure.kernel.supervisor import ROOT, Child, ChildSpec, Supervisor
 from perdure.kernel.waiter import Waiter
@@ -41,7 +42,12 @@ OnEvent = Callable[[str, dict[str, object]], None]
 
 
 class Kernel:
-    """`on_event(name, fields)` hears of crashes, restarts, losses and drops; it must not wait."""
+    """`on_event(name, fields)` hears of crashes, restarts, losses and drops; it must not wait.
+
+    An actor may crash as `actor_intensity` says, on one message `chances` times. `on_lost(keys)`: at the
+    end, all else being over, jobs go on that swallow every cancellation. Neither loop can leave a task
+    behind, so the exit waits for them; what the caller holds it may release now.
+    """
 
     def __init__(
         self,
@@ -50,12 +56,14 @@ class Kernel:
         on_event: OnEvent | None = None,
         mailbox_bound: int = BOUND,
         actor_intensity: Intensity = PER_ACTOR,
+        chances: int = CHANCES,
+        on_lost: Callable[[tuple[str, ...]], None] | None = None,
         root_intensity: Intensity = ROOT,
     ) -> None:
         self.clock = clock
-        self._on_event = on_event
+        self._on_event, self._on_lost = on_event, on_lost
         self._boxes = Mailboxes(clock, mailbox_bound)
-        self._infirmary = Infirmary(clock, self._boxes, self.report, actor_intensity)
+        self._infirmary = Infirmary(clock, self._boxes, self.report, actor_intensity, chances)
         self._dispatcher = Dispatcher(clock, self._boxes, self._infirmary)
         self._jobs = Jobs(clock, self.report)
         self._supervisor = Supervisor(self._jobs, self.report, self._escalate, root_intensity)
@@ -74,6 +82,8 @@ class Kernel:
 
         After a crash `restart(error)` may reset it or give a new handler; the message is tried once more.
         """
+        if iscoroutinefunction(handler):
+            raise TypeError(f"{key}: a handler is `def`, never `async def`: what waits is a job")
         return Ref(self._boxes, key, handler, restart)
 
     async def send(self, ref: Ref, message: Any, timeout: float) -> None:
@@ -93,6 +103,14 @@ class Kernel:
     def parked(self) -> tuple[Parked, ...]:
         """Poison messages, the oldest first."""
         return self._infirmary.parked()
+
+    def park(self, ref: Ref, message: Any, error: BaseException) -> None:
+        """An actor's own: put aside a message that it had kept for later and then broke on."""
+        self._infirmary.park(ref, message, error)
+
+    def admit_parked(self, ref: Ref, message: Any, error: str, number: int) -> None:
+        """List what an earlier kernel had parked, under the same number."""
+        self._infirmary.admit(ref, message, error, number)
 
     def retry(self, number: int) -> bool:
         """Try a parked message again. False: no such number."""
@@ -139,6 +157,7 @@ class Kernel:
         queue_bound: int = 1024,
         permits: Permits | None = None,
         merge: Literal["newest"] | None = None,
+        order: Order | None = None,
     ) -> Pool:
         """A keyed pool of workers; see `Pool`."""
         pool = self._pools[name] = Pool(
@@ -150,6 +169,7 @@ class Kernel:
             queue_bound=queue_bound,
             permits=permits,
             merge=merge,
+            order=order,
         )
         return pool
 
@@ -256,12 +276,21 @@ class Kernel:
                 await self._jobs.stop(STOP)
         except DeadlineExceeded:
             self.report("kernel.stop_overdue", {"jobs": [job.key for job in self._jobs.live.values()]})
-        if self._jobs.lost:  # no loop can leave a living task behind; whoever wonders finds a name
-            self.report("kernel.waits_for_lost", {"jobs": [job.key for job in self._jobs.lost.values()]})
         if not self._jobs.mute:
             self._dispatcher.drain(LAST)
         for channel in self._channels.values():
             channel.close()
+        if self._jobs.lost:  # no loop can leave a living task behind; whoever wonders finds a name
+            self._waits_for(tuple(job.key for job in self._jobs.lost.values()))
+
+    def _waits_for(self, lost: tuple[str, ...]) -> None:
+        """All else is over: the owner lets go of what others may need, or ends the process."""
+        self.report("kernel.waits_for_lost", {"jobs": list(lost)})
+        if self._on_lost is not None:
+            try:
+                self._on_lost(lost)
+            except Exception as exc:
+                self.report("kernel.on_lost_failed", {"error": exc})
 
     def stats(self) -> Stats:
         """For `status`."""

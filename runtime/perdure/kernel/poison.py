@@ -52,6 +52,11 @@ class Infirmary:
         self._count = 0
         self.crashes = 0
 
+    def admit(self, ref: Ref, message: Any, error: str, number: int) -> None:
+        """List what an earlier kernel had parked, under the same number; the actor itself goes on."""
+        self._count = max(self._count, number)
+        self._wards[number] = (Parked(number, ref.key, message, error, self._clock.now(), False), ref)
+
     def crashed(self, ref: Ref, message: Any, error: BaseException) -> None:
         """Restart the actor and try the message again, until it works or either is parked."""
         for chance in range(1, self._chances + 1):
@@ -68,7 +73,7 @@ class Infirmary:
                 error = exc
             else:
                 return
-        self._park(ref, message, error)
+        self.park(ref, message, error)
 
     def _note(self, ref: Ref, error: BaseException) -> None:
         self.crashes += 1
@@ -86,7 +91,8 @@ class Infirmary:
             return False
         return True
 
-    def _park(self, ref: Ref, message: Any, error: BaseException) -> None:
+    def park(self, ref: Ref, message: Any, error: BaseException) -> None:
+        """Put a message aside; its actor, where that is parked as well."""
         self._count += 1
         parked = Parked(self._count, ref.key, message, repr(error), self._clock.now(), ref.parked)
         self._wards[self._count] = (parked, ref)
@@ -109,6 +115,7 @@ class Infirmary:
         parked, ref = self._wards.pop(number, (None, None))
         if parked is None or ref is None:
             return False
+        self._report("actor.retried", {"key": parked.key, "number": number})
         if ref.inner is None:
             ref.inner = deque()
         ref.inner.appendleft(parked.message)

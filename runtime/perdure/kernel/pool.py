@@ -1,5 +1,7 @@
 """A supervised pool: serial per key, any free worker takes any key, bounded, and nothing parked while idle.
 
+Who comes first is the order of arrival, or what `order(key, message)` says.
+
 Workers are permits, not tasks: a message that may run becomes a job. A worker that crashes costs its message
 one retry; after the second crash the message is a dead letter and its sender is told `Failed`. A key that
 keeps crashing rests alone; only where many keys crash is the pool itself ill, and its breaker opens.
@@ -11,9 +13,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from perdure.kernel.deadlines import Timer
+from perdure.kernel.fair import Band, FairQueue, Ticket
 from perdure.kernel.intensity import Breaker, Intensity
 from perdure.kernel.jobs import Job, Jobs, Report
 from perdure.kernel.outcome import Cancelled, Failed, Outcome, Returned, Superseded
@@ -23,7 +26,19 @@ FAULTS = Intensity(8, 60.0)  # crashes of a key, or keys that crash, within a mi
 REST = 15.0  # seconds in which nothing is begun for that key, or for any
 DEAD = 256  # dead letters kept for listing
 
+
+class Place(NamedTuple):
+    """Where a message stands in line: see `FairQueue`. `slack`: seconds from now in which it is due."""
+
+    kind: str = ""
+    weight: float = 1.0
+    slack: float = 0.0
+    band: Band = "front"
+
+
 Handler = Callable[[str, Any], Awaitable[Any]]
+Order = Callable[[str, Any], Place]
+FIRST_COME = Place()
 OnDone = Callable[[Outcome], None]
 
 
@@ -84,6 +99,7 @@ class Pool:
         merge: Literal["newest"] | None = None,
         faults: Intensity = FAULTS,
         rest: float = REST,
+        order: Order | None = None,
     ) -> None:
         self.name, self.workers, self.queue_bound = name, workers, queue_bound
         self._jobs, self._report, self._handler, self._merge = jobs, report, handler, merge
@@ -95,7 +111,9 @@ class Pool:
         self._crashes: dict[str, tuple[float, ...]] = {}  # of keys that crashed lately
         self._resting: dict[str, Timer] = {}  # keys for which nothing is begun for a while
         self._waiting: dict[str, deque[_Letter]] = {}
-        self._turn: deque[str] = deque()  # keys that may run, each once, in order of arrival
+        self._order: Order = order or (lambda _key, _message: FIRST_COME)
+        self._line: FairQueue[str] = FairQueue(2 * queue_bound, 2 * queue_bound)
+        self._turn: dict[str, Ticket[str]] = {}  # keys that may run, each once
         self._busy: dict[str, Job] = {}
         self._timer: Timer | None = None
         self.queued = self.done = self.crashed = self.refused = 0
@@ -118,10 +136,9 @@ class Pool:
             return False
         if lane is None:
             lane = self._waiting[key] = deque()
-            if key not in self._busy and key not in self._resting:
-                self._turn.append(key)
         lane.append(_Letter(key, message, on_done))
         self.queued += 1
+        self._ready(key)
         self.pump()
         return True
 
@@ -136,7 +153,10 @@ class Pool:
                 return
             if self._permits is not None:
                 self._permits.used += 1
-            self._begin(self._turn.popleft())
+            next_one = self._line.pop()
+            assert next_one is not None
+            del self._turn[next_one.item]
+            self._begin(next_one.item)
 
     def _later(self, now: float) -> None:
         at = self.breaker.reopens()
@@ -183,7 +203,11 @@ class Pool:
     def _ready(self, key: str) -> None:
         free = key not in self._busy and key not in self._turn and key not in self._resting
         if key in self._waiting and free:
-            self._turn.append(key)
+            kind, weight, slack, band = self._order(key, self._waiting[key][0].message)
+            due = self._jobs.clock.now() + slack if slack else 0.0
+            ticket = self._line.push(key, kind, kind, weight=weight, due=due, band=band)
+            assert ticket is not None  # the bound of the queue is that of the letters
+            self._turn[key] = ticket
 
     def _crash(self, letter: _Letter, outcome: Failed) -> None:
         self.crashed += 1
@@ -233,7 +257,7 @@ class Pool:
         if lane is not None:
             self.queued -= len(lane)
             if key in self._turn:
-                self._turn.remove(key)
+                self._line.remove(self._turn.pop(key))
             for letter in lane:
                 self._tell(letter, Cancelled())
         if key in self._busy:
