@@ -15,10 +15,12 @@ from perdure.context.changed import subject
 from perdure.context.prompt.pins import marked
 from perdure.context.tokens.estimator import Estimator, Measure, with_learned
 from perdure.contracts import Ack, Letter, Receipt
+from perdure.edges.schedule import Timer, came
 from perdure.edges.session import lines
 from perdure.edges.session.facts import (
     NEVER,
     RECENT_IDS,
+    TIMERS,
     Checkpoint,
     Facts,
     Opened,
@@ -76,6 +78,7 @@ class Transcript:
         self.gaps, self._resumed = opened.gaps, opened.resumed
         ended = any(isinstance(item.message, Assistant) and at_rest(item) for item in self.items)
         self.pins = marked(opened.pins) if ended else opened.pins
+        self.timers = {timer.id: timer for timer in opened.timers}
         self._take_places(opened)
         self.size = sum(map(self._weigh, self.items), Measure())
 
@@ -105,10 +108,9 @@ class Transcript:
     def hold(self, letter: Letter) -> Receipt:
         """A turn runs: the letter waits in an inbox entry, off the chain, content included."""
         entry, now = self._new_id(), self._wall_ms()
-        self._beside(
-            lambda leaf: lines.inbox_line(entry, leaf, now, letter, self.session_id, self.file.epoch)
-        )
+        self._write(lambda leaf: lines.inbox_line(entry, leaf, now, letter, self.session_id, self.file.epoch))
         self.pending[letter.sender, letter.mid] = Pending(entry, letter)
+        self._came(letter)
         return Receipt(letter.key, letter.sender, letter.mid, entry)
 
     def take(self) -> list[Item]:
@@ -124,10 +126,18 @@ class Transcript:
         who = (letter.sender, letter.mid)
         self.pending.pop(who, None)
         self.recent[who] = item.entry
+        if pending is None:
+            self._came(letter)
         while len(self.recent) > RECENT_IDS:
             (sender, mid), entry = self.recent.popitem(last=False)
             self._upkeep.evicted(self.session_id, Seen(sender, mid, entry))
         return item
+
+    def _came(self, letter: Letter) -> None:
+        """A timer's letter is the record that it came (as `edges.session.fold` reads it)."""
+        id, _, due = letter.mid.rpartition("@")
+        if letter.sender == TIMERS and id in self.timers:
+            self.timers[id] = came(self.timers[id], int(due), letter.arrived)
 
     # --- entries ----------------------------------------------------------------------------------
 
@@ -194,21 +204,29 @@ class Transcript:
     def mark_resumed(self, entry: str) -> None:
         """Note, off the chain, that the interrupted turn behind `entry` is taken up under this epoch."""
         made, now = self._new_id(), self._wall_ms()
-        self._beside(lambda leaf: lines.resume_line(made, leaf, now, entry, self.file.epoch))
+        self._write(lambda leaf: lines.resume_line(made, leaf, now, entry, self.file.epoch))
 
     def pin(self, text: str, kind: PinKind, source: str = "") -> Pinned:
         """Pin a text, off the chain: it stands in every request from the next one on."""
         made, now = self._new_id(), self._wall_ms()
         pin = Pinned(made, text, kind, source)
-        self._beside(lambda leaf: lines.pin_line(made, leaf, now, pin, self.file.epoch))
+        self._write(lambda leaf: lines.pin_line(made, leaf, now, pin, self.file.epoch))
         self.pins = (*self.pins, pin)
         return pin
 
     def unpin(self, gone: tuple[str, ...]) -> None:
         """Take pins away, by their ids."""
         made, now = self._new_id(), self._wall_ms()
-        self._beside(lambda leaf: lines.unpin_line(made, leaf, now, gone, self.file.epoch))
+        self._write(lambda leaf: lines.unpin_line(made, leaf, now, gone, self.file.epoch))
         self.pins = tuple(pin for pin in self.pins if pin.id not in gone)
+
+    def set_timer(self, timer: Timer | None, *gone: str) -> None:
+        """Set a timer, or take others away, off the chain."""
+        made, now, (name, epoch) = self._new_id(), self._wall_ms(), (self.session_id, self.file.epoch)
+        self._write(lambda leaf: lines.timer_line(made, leaf, now, name, epoch, timer, gone))
+        self.timers.update({timer.id: timer} if timer is not None else {})
+        for each in gone:
+            self.timers.pop(each, None)
 
     # --- compaction -------------------------------------------------------------------------------
 
@@ -286,7 +304,7 @@ class Transcript:
         """Write a checkpoint off the chain."""
         entry, now = self._new_id(), self._wall_ms()
         record = self._checkpoint(self.leaf, tuple(self.decisions.values()), kept=None, prev=self.compaction)
-        self._beside(lambda leaf: lines.checkpoint_line(entry, leaf, now, record))
+        self._write(lambda leaf: lines.checkpoint_line(entry, leaf, now, record))
         self.since_checkpoint = 0
 
     def _decisions_of(self, kept: list[Item]) -> tuple[Decision, ...]:
@@ -319,6 +337,7 @@ class Transcript:
             gaps=self.gaps,
             covered_bytes=self.covered_bytes,
             pins=self.pins if pins is None else pins,
+            timers=tuple(self.timers.values()),
         )
 
     # --- bytes ------------------------------------------------------------------------------------
@@ -327,7 +346,7 @@ class Transcript:
         return self._ids.entry(self._wall_ms())
 
     def _write(self, make: Callable[[str | None], bytes]) -> tuple[Ack, int]:
-        """Append one line behind the leaf; where another program wrote first, read again and retry."""
+        """Append a line, by itself off the chain; where another program wrote first, read again and retry."""
         for _ in range(FOREIGN_TRIES):
             line = make(self.leaf)
             try:
@@ -359,10 +378,6 @@ class Transcript:
         self._order.append(entry)
         self.view_bytes += length
         self.leaf = entry
-
-    def _beside(self, make: Callable[[str | None], bytes]) -> None:
-        """A line off the chain: the leaf stays."""
-        self._write(make)
 
     def _forget_before(self, entry: str) -> None:
         at = self._order.index(entry) if entry in self._positions else 0

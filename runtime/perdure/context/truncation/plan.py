@@ -17,6 +17,7 @@ from perdure.context.truncation.dag import COMPACTION, Bridges, Graph, Node, Vie
 from perdure.records import Record
 
 CHECKPOINT = "perdure.checkpoint"
+TIMER = "perdure.timer"
 RECORDS = frozenset({"perdure.segment", "perdure.restored", "perdure.discarded"})
 """What tells of earlier truncations: without it nobody knew where the entries of a segment stood."""
 
@@ -239,9 +240,11 @@ def _positions(graph: Graph, ids: Collection[str]) -> set[int]:
 
 
 def _old_checkpoints(nodes: Sequence[Node], view: View) -> set[int]:
-    """Checkpoints before the view that a newer one has replaced."""
-    found = [at for at, node in enumerate(nodes) if node.off_chain and node.custom == CHECKPOINT]
-    return {at for at in found[:-1] if at < view.path[view.first]}
+    """Checkpoints before the view that a newer one has replaced, and timers that the newest one carries."""
+    ours = [at for at, node in enumerate(nodes) if node.off_chain]
+    found = [at for at in ours if nodes[at].custom == CHECKPOINT]
+    timers = [at for at in ours if nodes[at].custom == TIMER and found and at < found[-1]]
+    return {at for at in (*found[:-1], *timers) if at < view.path[view.first]}
 
 
 def _reparented(graph: Graph, moved: Collection[int]) -> list[tuple[int, str | None]]:

@@ -264,6 +264,7 @@ def checkpoint_of(opened: Opened, epoch: int, decisions: Mapping[str, Decision])
         gaps=opened.gaps,
         covered_bytes=opened.covered_bytes,
         pins=opened.pins,
+        timers=opened.timers,
     )
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
+from perdure.edges.schedule import Timer
 from perdure.edges.session.ids import Epoch
 from perdure.records import Decision, Items, Pinned, Record
 
 VERSION = 1
 NEVER = -1  # in place of an epoch in `resumed`: nobody waits for an answer to that entry
+TIMERS = "perdure.timer"  # the sender of letters that timers send; their mid is `<timer>@<due>`
 RECENT_IDS = 1024  # redelivered message ids answered from the file itself; older ones from the index
 
 
@@ -81,7 +83,7 @@ class Checkpoint(Record):
     if the first range begins with that compaction's line).
     `prev` is the previous compaction's id; of a checkpoint that is no compaction's, the latest one's.
     `compactions` counts the one that carries it. `covered_bytes` lie in the file but are covered.
-    `session` is the header's id: a copied file has no part in `pending` and `recent`.
+    `session` is the header's id: a copied file has no part in `pending`, `recent` and `timers`.
     """
 
     v: int = VERSION
@@ -101,6 +103,7 @@ class Checkpoint(Record):
     covered_bytes: int = 0
     pins: tuple[Pinned, ...] = ()
     session: str = ""
+    timers: tuple[Timer, ...] = ()
 
 
 class PathEntry(Record):
@@ -153,6 +156,7 @@ class Opened(Record):
     parent_session: str | None = None
     unsearched: int = 0
     sent: tuple[str, str] = ("", "")
+    timers: tuple[Timer, ...] = ()
 
     @property
     def searched(self) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from perdure.contracts import Grant
+from perdure.edges.schedule import Timer
 from perdure.edges.session import keys, lines, swap
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer
@@ -127,13 +128,24 @@ class SessionFiles:
 
     # --- files ------------------------------------------------------------------------------------
 
-    def create(self, key: str, cwd: str, now_ms: int, parent_session: str | None = None) -> Held:
+    def create(
+        self,
+        key: str,
+        cwd: str,
+        now_ms: int,
+        parent_session: str | None = None,
+        timers: tuple[Timer, ...] = (),
+    ) -> Held:
         """A new session file with its header; an empty file (of a crash, a full disk) is begun in place.
 
         `UsageError` if there is one; `Locked`, `StorageFailed`.
         """
         path = self.path(key)
-        header = lines.header_line(self.ids.session(now_ms, key), now_ms, cwd, parent_session)
+        session = self.ids.session(now_ms, key)
+        header = lines.header_line(session, now_ms, cwd, parent_session) + b"".join(
+            lines.timer_line(self.ids.entry(now_ms), None, now_ms, session, self._grant.token, timer)
+            for timer in timers
+        )
         lock = SessionLock(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -166,15 +178,18 @@ class SessionFiles:
             lock.release()
             raise
 
-    def renew(self, key: str, cwd: str, now_ms: int) -> Held:
-        """`/new`: put the session's file aside (close it first) and begin one that names it as parent."""
+    def renew(self, key: str, cwd: str, now_ms: int, timers: tuple[Timer, ...] = ()) -> Held:
+        """`/new`: put the session's file aside (close it first) and begin one that names it as parent.
+
+        `timers` are the session's, whichever file it is in.
+        """
         path = self.path(key)
         aside = path.with_name(f"{path.name[: -len(keys.SUFFIX)]}.{self.ids.entry(now_ms)}{keys.SUFFIX}")
         try:
             _move_with_segments(path, aside)
         except FileNotFoundError:
-            return self.create(key, cwd, now_ms)
-        return self.create(key, cwd, now_ms, os.fspath(aside))
+            return self.create(key, cwd, now_ms, None, timers)
+        return self.create(key, cwd, now_ms, os.fspath(aside), timers)
 
     def delete(self, key: str) -> bool:
         """Really delete a session: its file, those before it, segments, backups, locks. Close it first."""

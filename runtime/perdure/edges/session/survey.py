@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perdure.edges.index import Row
+from perdure.edges.schedule import due_of
 from perdure.edges.segments import Segment, segments_of
 from perdure.edges.session import own
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import Opened, Seen
 from perdure.edges.session.files import Listed
 from perdure.edges.session.load import load
+from perdure.errors import ConfigError
 from perdure.records import Assistant, ToolResult, User
 
 
 def survey(listed: Listed) -> Row:
-    """The index row of a file. Blocking. Raises `UnreadableFile`. The timer is not in the file."""
+    """The index row of a file. Blocking. Raises `UnreadableFile`."""
     found = load(listed.path)
     opened = found.opened()
     return Row(
@@ -28,7 +30,20 @@ def survey(listed: Listed) -> Row:
         updated=listed.mtime_ns // 1_000_000,
         open_turn=open_turn(opened),
         pending=len(opened.pending),
+        next_timer=next_timer(opened),
     )
+
+
+def next_timer(opened: Opened) -> int | None:
+    """When the earliest timer comes, as far as the file tells it without a clock."""
+    found: list[int] = []
+    for timer in opened.timers:
+        try:
+            due = due_of(timer, timer.due)
+        except ConfigError:  # no time zones here: whoever wakes it will say so
+            due = timer.due
+        found += [] if due is None else [due]
+    return min(found, default=None)
 
 
 def open_turn(opened: Opened) -> bool:
