@@ -11,13 +11,16 @@ from functools import partial
 
 from perdure.actors.messages import (
     Abort,
+    Beat,
     Close,
     Command,
     Deliver,
     Known,
     Mail,
     Note,
+    Ring,
     Sleep,
+    Timetable,
     Truncated,
     Wake,
     Woken,
@@ -33,7 +36,17 @@ from perdure.kernel.mailbox import Handler, Ref
 from perdure.kernel.waiter import Waiter
 
 NOTHING = Known()
-WAKING = (Deliver, Command, Note, Wake)  # all else is for somebody awake: reports to one who is gone
+RUNG = 60.0  # seconds that a session has to open and act on what is due
+WAKING = (
+    Deliver,
+    Command,
+    Note,
+    Wake,
+    Ring,
+    Beat,
+    Timetable,
+)
+"""All else is for somebody awake: reports to one who is gone."""
 
 
 class Directory:
@@ -57,6 +70,15 @@ class Directory:
                 key, wake, restart=partial(self._crashed, key)
             )
         return ref
+
+    async def ring(self, key: str) -> int | None:
+        """Wake a session for what is due; when its next timer comes."""
+        found: int | None = await self._services.kernel.ask(self.ref(key), Ring, RUNG)
+        return found
+
+    async def beat(self, key: str, due: int) -> bool:
+        """A heartbeat is due; whether it begins."""
+        return bool(await self._services.kernel.ask(self.ref(key), lambda done: Beat(due, done), RUNG))
 
     @property
     def known(self) -> int:

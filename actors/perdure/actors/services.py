@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perdure.actors.timers import Timers
 from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
@@ -39,6 +40,10 @@ class Resolver(Protocol):
         knowledge: bool = True,
     ) -> Environment:
         """`fresh` False: by the workspace's files as this session was last shown them, if that is known."""
+        ...
+
+    def heartbeat(self, key: str, model: ModelInfo) -> tuple[str | None, Environment]:
+        """The text of HEARTBEAT.md, and a light environment that has little beside it."""
         ...
 
     def model_for(self, key: str, ref: str | None) -> ModelInfo:
@@ -74,6 +79,7 @@ class Timing:
     retries: int = 5
     retry_base: float = 0.5
     retry_cap: float = 60.0
+    longest_wait: float = 300.0  # that a provider may ask of a running turn; a timer takes up the rest
     max_steps: int = 1000
 
 
@@ -104,6 +110,7 @@ class Services:
     events: Channel
     log: Log
     upkeep: Upkeep
+    timers: Timers
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None

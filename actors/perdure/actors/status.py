@@ -81,6 +81,7 @@ def host_status(
             "wakings": directory.wakings,
             "sleeps": directory.sleeps,
         },
+        "timers": services.timers.line(),
     }
     if deep:
         status["sessions"] = [session_line(s) for s in awake.values() if s.state != "opening"]
@@ -101,6 +102,7 @@ def session_line(session: Session) -> dict[str, Any]:
         "compaction": session.compacting.status(),
         "cache": cache_line(session),
         "errors": list(session.turns.tally.errors),
+        "next_timer": session.alarms.due,
     }
 
 

@@ -30,7 +30,7 @@ from perdure.edges.session.facts import (
     Settings,
 )
 from perdure.edges.session.files import Held
-from perdure.edges.session.load import load
+from perdure.edges.session.load import descends
 from perdure.edges.session.rewrite import Prepared, Truncated, commit
 from perdure.edges.session.tail import open_session
 from perdure.edges.session.writer import ForeignWrite
@@ -368,7 +368,7 @@ class Transcript:
             raise Fenced(f"{self.file.path}: a later host owns it: nothing was acknowledged; send again")
         self.file.adopt(opened.size, opened.inode)
         self.foreign += 1
-        if ours is None or _descends(opened, ours):
+        if ours is None or descends(opened, ours):
             self.load(opened)
             self.generation += 1
 
@@ -394,10 +394,3 @@ class Transcript:
             else:
                 out.append((start, end))
         return tuple(out[-32:])
-
-
-def _descends(opened: Opened, ours: str) -> bool:
-    """Whether the file's leaf descends from ours; a foreign compaction may have covered our own."""
-    if any(entry.id == ours for entry in opened.entries):
-        return True
-    return opened.compaction is not None and any(node.id == ours for node in load(opened.path).branch())

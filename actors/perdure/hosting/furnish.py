@@ -9,6 +9,7 @@ from perdure.actors import tree
 from perdure.actors.directory import Directory
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
+from perdure.actors.timers import Timers
 from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep
 from perdure.context.cache.contract import LIFE
@@ -44,6 +45,7 @@ class Ground:
     kernel: Kernel
     log: Log
     upkeep: Upkeep
+    timers: Timers
     registry: Registry
 
 
@@ -115,6 +117,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         events=events,
         log=log,
         upkeep=ground.upkeep,
+        timers=ground.timers,
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.edges.models.vendors import VENDORS, wrong
+from perdure.edges.scheduled import of_time
 from perdure.edges.schema import Finding, build
 from perdure.edges.settings import Settings
 from perdure.edges.state import state_folder
@@ -92,7 +93,8 @@ def contradictions(settings: Settings, source: str) -> list[Finding]:
         problem = f"{url!r} {wrong(url)}" if url else "missing: nobody knows where this provider listens"
         bad = bool(wrong(url)) if url else provider.name not in VENDORS
         found.append((bad, key, problem, "an address such as http://127.0.0.1:8000/v1"))
-    return [Finding(source, key, problem, accepted) for bad, key, problem, accepted in found if bad]
+    told = [Finding(source, key, problem, accepted) for bad, key, problem, accepted in found if bad]
+    return told + [Finding(source, key, problem) for key, problem in of_time(settings)]
 
 
 def _find(path: str | Path | None, state: str | Path | None, environ: Mapping[str, str]) -> Path | None:

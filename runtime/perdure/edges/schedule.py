@@ -197,12 +197,13 @@ def _next_cron(found: Schedule, after: int) -> int | None:
 
 def due_of(timer: Timer, now: int) -> int | None:
     """When the timer comes: as it was written down, unless that was acted on or the clock was wrong then."""
+    due: int | None = timer.due
     if timer.due <= timer.fired:
-        return next_due(timer.schedule, timer.acted or timer.fired, timer.fired)
-    if timer.due - now > DAY and not timer.schedule.at:
+        due = next_due(timer.schedule, timer.acted or timer.fired, timer.fired)
+    if due is not None and due - now > DAY and not timer.schedule.at:
         fresh = next_due(timer.schedule, now, timer.fired)
-        return timer.due if fresh is None else min(timer.due, fresh)
-    return timer.due
+        return due if fresh is None else min(due, fresh)
+    return due
 
 
 def came(timer: Timer, due: int, now: int) -> Timer:
