@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from helpers_host import (
     KEY,
@@ -22,7 +23,7 @@ from helpers_host import (
     virtual,
 )
 from perdure.edges.models.reply import fail, say
-from perdure.edges.settings import Settings
+from perdure.edges.settings import ModelSettings, Settings
 from perdure.edges.settings_timers import HeartbeatSettings
 from perdure.events import Reply
 from perdure.kernel.run import Backend
@@ -112,12 +113,13 @@ def test_an_empty_list_costs_no_model_call(tmp_path: Path, text: str) -> None:
 
 def test_a_heartbeat_is_skipped_while_a_turn_runs_and_what_one_says_waits_for_its_end(tmp_path: Path) -> None:
     play = Play()
+    settings = replace(beating(timeout_seconds=86_000.0), models=ModelSettings(idle_timeout_seconds=86_000.0))
 
     async def main(clock: VirtualClock) -> None:
         turn, aside = Gate(clock, say("done")), Gate(clock, say("The cellar is wet."))
         play.then(turn)
         play.then(aside, key=ASIDE)
-        async with hosted(tmp_path, play, clock, settings=beating()) as host:
+        async with hosted(tmp_path, play, clock, settings=settings) as host:
             sent = await host.send(KEY, "long work")
             await clock.sleep(HOUR)
             assert host.timers.skipped == 2

@@ -12,7 +12,6 @@ from perdure.errors import ConfigError
 
 def of_time(settings: Settings) -> Iterator[tuple[str, str]]:
     """Keys, and what is wrong with each."""
-    yield from _wrong("timers.least", lambda: times.duration(settings.timers.least))
     yield from _heartbeat("heartbeat", settings.heartbeat)
     for agent in settings.agents:
         yield from _heartbeat(

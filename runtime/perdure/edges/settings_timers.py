@@ -13,15 +13,10 @@ Context: TypeAlias = Literal["light", "full"]
 
 
 class TimerSettings(Record):
-    """`[timers]`: `per_second` sessions are rung at most; `per_session` timers stand in one file.
-
-    `tool`: agents may schedule for themselves, no two instants closer than `least`.
-    """
+    """`[timers]`: `per_second` sessions are rung at most; `per_session` timers stand in one file."""
 
     per_second: Annotated[int, Meta(ge=1, le=10_000)] = 50
     per_session: Positive = 32
-    tool: bool = False
-    least: str = "5m"
 
 
 class Heartbeat(Record):
