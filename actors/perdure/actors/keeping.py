@@ -91,7 +91,7 @@ class Keeping:
             found = outcome.value if isinstance(outcome, Returned) else describe(outcome)
             post(found if isinstance(found, Kept) else Kept(None, 0, str(found)))
 
-        fingerprint = session.turns.watch.prefix.fingerprint if session.turns.watch is not None else ""
+        fingerprint = session.turns.watch.sent if session.turns.watch is not None else ""
         kernel.start(
             f"{session.key}#keep", lambda: refresh(session.services, view, fingerprint), on_end=ended
         )
