@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -291,3 +292,25 @@ def test_the_index_knows_the_timers_of_sleeping_sessions_and_is_made_again_by_a_
                     name.unlink()
 
     real(main)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_by_the_machines_clock_a_sleeping_session_is_rung_from_the_index(
+    tmp_path: Path, loop: Backend
+) -> None:
+    async def main() -> None:
+        clock = RealClock()
+        async with hosted(tmp_path, Play(), clock) as host:
+            at = datetime.fromtimestamp(clock.wall_ms() / 1000 + 0.4, UTC)
+            await host.schedule(KEY, "in a moment", at=at.isoformat())
+        await clock.sleep(0.4)
+        async with hosted(tmp_path, Play(), clock) as host:
+            for _ in range(500):
+                if host.totals.turns:
+                    break
+                await clock.sleep(0.01)
+            assert host.timers.fired == 1
+            assert await host.schedules(KEY) == ()
+
+    real(main, loop)
+    assert said_by_users(session_path(tmp_path)) == ["in a moment"]
