@@ -17,13 +17,14 @@ from typing import Any
 
 from perdure.actors import arguments, previewing
 from perdure.actors.durable import Durable
-from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, OutboxAsk, Wake
+from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, OutboxAsk, Timetable, Wake
 from perdure.actors.outbox import Outlet
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import ModelFactory
 from perdure.actors.services import Timing
 from perdure.actors.status import Totals, host_status
+from perdure.actors.timers import Timers
 from perdure.actors.upkeep import Upkeep, open_index
 from perdure.actors.waits import Waits
 from perdure.context.pipeline import TransformContext
@@ -55,6 +56,7 @@ from perdure.hosting.draining import Drained, Settler, drain
 from perdure.hosting.furnish import Ground, furnish
 from perdure.hosting.given import checked
 from perdure.hosting.parking import Parking
+from perdure.hosting.scheduling import CatchUp, Scheduled, Wish, begin_timers, in_order
 from perdure.hosting.trouble import tell
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
@@ -179,6 +181,7 @@ class Host:
             await self._stack.enter_async_context(self.kernel)
             self.upkeep = Upkeep(self.kernel, self.io, index, self.log, syncs=journal is None)
             self.durable = Durable(self.kernel, self.io, journal, self.log)
+            self.timers = Timers(self.kernel, self.io, index, self.log)
             self._furnish(await self._mcp_tools())
             await self.deleting.finish()
         except BaseException:
@@ -186,6 +189,7 @@ class Host:
             raise
         self.running = True
         self._wake_left_awake()
+        begin_timers(self.timers, self.upkeep, self.directory, self.settings, self.files.list)
         self.upkeep.begin(self.files.list, self._wake)
         return self
 
@@ -313,6 +317,42 @@ class Host:
         self._must_run()
         return await self.deleting.delete(arguments.a_key(key))
 
+    async def schedule(
+        self,
+        key: str,
+        message: str,
+        *,
+        every: str = "",
+        cron: str = "",
+        at: str = "",
+        timezone: str = "",
+        model: str = "",
+        isolated: bool = False,
+        catch_up: CatchUp = "once",
+        id: str = "",
+    ) -> Scheduled:
+        """Send `message` to a session `every` so often ("4h"), by `cron`, or once, `at` (ISO 8601).
+
+        It is in the session's file when this returns, and outlives the host. `isolated`: a session of its
+        own, which may have its own `model`. An `id` that is there already is set anew.
+        Raises `UsageError`, `ConfigError`, and what `send` raises.
+        """
+        self._must_run()
+        when = (every, cron, at, timezone)
+        wish = Wish(key, message, *when, model, isolated, catch_up, id or self._new_mid())
+        timer = wish.timer(self.clock.wall_ms())
+        await self._ask(wish.target, lambda done: Timetable(done, timer, model), 30.0)
+        return Scheduled(wish.target, timer)
+
+    async def schedules(self, key: str) -> tuple[Scheduled, ...]:
+        """What is scheduled for a session, the next first."""
+        found = await self._ask(key, Timetable, 30.0)
+        return in_order(key, found, self.clock.wall_ms())
+
+    async def unschedule(self, key: str, id: str) -> None:
+        """Take a schedule away. Raises `UsageError` where there is none of that id."""
+        await self._ask(key, lambda done: Timetable(done, gone=id), 30.0)
+
     def events(self, key: str | None = None) -> AsyncIterator[Event]:
         """What happens from now on, in one session or all: best-effort, the oldest goes when you are slow."""
         self._must_run()
@@ -394,6 +434,7 @@ class Host:
             log=self.log,
             upkeep=self.upkeep,
             durable=self.durable,
+            timers=self.timers,
             registry=self.registry,
         )
         found = furnish(ground, self._given, more)

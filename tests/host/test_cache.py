@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from helpers_cache import INFO, KEY, LONG, Lab, Meddler, events, in_lab
@@ -131,6 +132,26 @@ def test_refreshes_end_when_the_next_message_is_overdue(tmp_path: Path) -> None:
         before = len(events(lab.folder, "cache.kept"))
         await lab.clock.sleep(86_400)
         assert len(events(lab.folder, "cache.kept")) == before + 2
+
+    in_lab(tmp_path, main)
+
+
+@pytest.mark.parametrize(("away", "refreshes"), [(30.0, 2), (3_600.0, 0)])
+def test_after_a_restart_a_cache_is_kept_if_there_is_still_one(
+    tmp_path: Path, away: float, refreshes: int
+) -> None:
+    (tmp_path / "workspace").mkdir()
+
+    async def main(lab: Lab) -> None:
+        await lab.start(settings=KEEPING)
+        await with_a_rhythm(lab)
+        before = len(events(lab.folder, "cache.kept"))
+        await lab.stop()
+        await lab.clock.sleep(away)
+        await lab.start(settings=KEEPING)
+        await lab.host.command(KEY, "/status")
+        await lab.clock.sleep(86_400)
+        assert len(events(lab.folder, "cache.kept")) == before + refreshes
 
     in_lab(tmp_path, main)
 

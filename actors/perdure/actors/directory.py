@@ -11,6 +11,7 @@ from functools import partial
 
 from perdure.actors.messages import (
     Abort,
+    Beat,
     Close,
     Command,
     Deliver,
@@ -18,7 +19,9 @@ from perdure.actors.messages import (
     Mail,
     Note,
     OutboxMail,
+    Ring,
     Sleep,
+    Timetable,
     Truncated,
     Wake,
     Woken,
@@ -35,7 +38,18 @@ from perdure.kernel.mailbox import Handler, Ref
 from perdure.kernel.waiter import Waiter
 
 NOTHING = Known()
-WAKING = (Deliver, Command, Note, OutboxMail, Wake)  # all else is for somebody awake: late reports
+RUNG = 60.0  # seconds that a session has to open and act on what is due
+WAKING = (
+    Deliver,
+    Command,
+    Note,
+    Wake,
+    Ring,
+    Beat,
+    Timetable,
+    OutboxMail,
+)
+"""All else is for somebody awake: reports to one who is gone."""
 
 
 class Directory:
@@ -64,6 +78,15 @@ class Directory:
     def _asleep(self, key: str) -> Handler:
         """What handles the mail of a session that isn't awake."""
         return partial(self._refuse if key in self._barred else self._wake, key)
+
+    async def ring(self, key: str) -> int | None:
+        """Wake a session for what is due; when its next timer comes."""
+        found: int | None = await self._services.kernel.ask(self.ref(key), Ring, RUNG)
+        return found
+
+    async def beat(self, key: str, due: int) -> bool:
+        """A heartbeat is due; whether it begins."""
+        return bool(await self._services.kernel.ask(self.ref(key), lambda done: Beat(due, done), RUNG))
 
     @property
     def known(self) -> int:

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 class Keeping:
     """The refreshes of one session: a timer while it rests, counts of what was sent and paid."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, kept: tuple[int, int] = (0, 0)) -> None:
         self.session = session
-        self.sent = 0  # in this rest
+        self.sent, self._refreshed = kept  # in this rest, and when it was last
+        self.due_at: int | None = None  # wall ms
         self.total, self.cost = 0, 0.0
         self.under_way = False
         self._timer: Timer | None = None
@@ -51,6 +52,21 @@ class Keeping:
         most = session.services.keep_alive or RECOMMENDED
         return advise(watch.left, env.model, env.retention, expected=expected, most=most)
 
+    @property
+    def kept_alive(self) -> tuple[int, int]:
+        """What a waking must know: the refreshes of this rest, and when the last was sent."""
+        return (self.sent, self._refreshed) if self.sent else (0, 0)
+
+    def woken(self) -> None:
+        """The cache grew old meanwhile: is there still one to keep?"""
+        turns = self.session.turns
+        if turns.answered < self._refreshed:
+            turns.answered = self._refreshed
+        else:
+            self.sent = 0
+        if not turns.cold:
+            self._arm(turns.cache_age or 0.0)
+
     def rested(self) -> None:
         """The agent rests: from now on the cache grows old."""
         self.sent = 0
@@ -61,6 +77,7 @@ class Keeping:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.due_at = None
 
     def due(self) -> None:
         """The cache's life is nearly over."""
@@ -74,7 +91,7 @@ class Keeping:
             found = outcome.value if isinstance(outcome, Returned) else describe(outcome)
             post(found if isinstance(found, Kept) else Kept(None, 0, str(found)))
 
-        fingerprint = session.turns.watch.prefix.fingerprint if session.turns.watch is not None else ""
+        fingerprint = session.turns.watch.sent if session.turns.watch is not None else ""
         kernel.start(
             f"{session.key}#keep", lambda: refresh(session.services, view, fingerprint), on_end=ended
         )
@@ -96,18 +113,20 @@ class Keeping:
             cost_usd=mail.usage.cost_usd, refreshes=self.sent,
         )  # fmt: skip
         if mail.usage.cache_read:
-            watch.used = session.turns.answered = mail.asked
+            watch.used = session.turns.answered = self._refreshed = mail.asked
             self._arm()
+            session.alarms.told()
 
-    def _arm(self) -> None:
-        session = self.session
+    def _arm(self, age: float = 0.0) -> None:
+        session, clock = self.session, self.session.services.clock
         self.stop()
         if not session.services.keep_alive or session.state != "idle":
             return
         advice = self.advice
         if advice is not None and advice.keep and self.sent < advice.refreshes:
-            wait, post = period(session.environment.retention), session.ref.post
-            self._timer = session.services.clock.call_after(wait, lambda: post(KeepAlive()))
+            wait, post = max(0.0, period(session.environment.retention) - age), session.ref.post
+            self.due_at = clock.wall_ms() + int(wait * 1000)
+            self._timer = clock.call_after(wait, lambda: post(KeepAlive()))
 
 
 LOOKED_AT = 400  # of the newest items, for the session's rhythm

@@ -14,13 +14,14 @@ from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
 from perdure.context.tokens.estimator import Estimator, Measure
 from perdure.contracts import Letter, Receipt
+from perdure.edges.schedule import Timer
 from perdure.edges.session.facts import Outgoing
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
 from perdure.events import Overflow, Reply
 from perdure.kernel.outcome import Outcome
 from perdure.kernel.waiter import Waiter
-from perdure.records import Decision, Item, Items, Message, Record, Usage
+from perdure.records import Assistant, Decision, Item, Items, Message, Record, Usage
 
 
 @dataclass_transform(frozen_default=True)
@@ -101,6 +102,45 @@ class OutboxAsk(OutboxMail):
     done: Waiter[tuple[Outgoing, ...]]
     what: Literal["list", "retry", "drop"] = "list"
     entry: str = ""
+
+
+# --- to the session, of time ----------------------------------------------------------------------
+
+
+class Timely(Mail):
+    """Base of what `alarms` handles."""
+
+
+class Ring(Timely):
+    """Act on what is due; `done` gets when the next timer comes (wall ms)."""
+
+    done: Waiter[int | None]
+
+
+class Timetable(Timely):
+    """Set a timer, or take one away (its id), or neither; `done` gets all of the session's."""
+
+    done: Waiter[tuple[Timer, ...]]
+    timer: Timer | None = None
+    model: str = ""  # that the session is to go on with
+    gone: str = ""
+
+
+class Beat(Timely):
+    """A heartbeat is due; `done` gets whether it begins."""
+
+    due: int
+    done: Waiter[bool]
+
+
+class Probed(Timely):
+    """A heartbeat is over: what the model said, or `why` it could not."""
+
+    due: int
+    said: Assistant | None = None
+    usage: Usage = Usage()
+    steps: int = 0
+    why: str = ""
 
 
 # --- to the session, from its turn ----------------------------------------------------------------
@@ -286,6 +326,7 @@ class Known(Record):
 
     turn: int = 0
     coordinator: Coordinator = FRESH
+    kept: tuple[int, int] = (0, 0)  # refreshes of its cached prefix in this rest, and when the last was
 
 
 # --- how a turn ends ------------------------------------------------------------------------------
@@ -299,6 +340,7 @@ class Rested(Mail):
     error: str | None = None
     overflow: Overflow | None = None
     kind: str = ""  # of an error
+    later: float = 0.0  # seconds after which a provider wants to be asked again
 
 
 class Overflowed(Mail):

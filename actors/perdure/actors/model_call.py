@@ -36,7 +36,8 @@ async def call_model(
         try:
             return await _allowed(services, request, env.output_cap, slot, _once, tally)
         except ModelError as error:
-            if not error.retryable or attempt == services.timing.retries:
+            last = attempt == services.timing.retries
+            if last or not error.retryable or later(services.timing, error):
                 raise
             wait = pause(services.timing, attempt, error.retry_after)
             tally.errors.append(str(error))
@@ -132,6 +133,12 @@ async def _quietly(services: Services, request: Request, until: float) -> Answer
         raise ModelError("cut", "the model's stream ended early") from None
     finally:
         await stream.aclose()  # type: ignore[attr-defined]  # every model streams from an async generator
+
+
+def later(timing: Timing, error: ModelError) -> float:
+    """Seconds that are too long for a turn to wait, if the provider wants them; else 0."""
+    wait = error.retry_after or 0.0
+    return wait if error.retryable and wait > timing.longest_wait else 0.0
 
 
 def pause(timing: Timing, attempt: int, retry_after: float | None) -> float:

@@ -62,7 +62,9 @@ class Opening:
                 held.close(handover=False)
                 raise
         workspace = services.resolver.shown_workspace(key)
-        return (files.create if self.renewing is None else files.renew)(key, workspace, now)
+        if self.renewing is None:
+            return files.create(key, workspace, now)
+        return files.renew(key, workspace, now, self.session.alarms.carried)
 
     def _completed(self, held: Held, now: int) -> Held:
         """Another program may have gone on behind an entry whose view needs what truncation moved out."""

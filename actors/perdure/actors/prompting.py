@@ -26,12 +26,15 @@ def prompt_parts(
     *,
     query: str = "",
     knowledge: bool = True,
+    heartbeat: bool = False,
 ) -> PromptParts:
     """Everything the prompt is made of, cut to its shares of the window.
 
     `query`: what knowledge is ranked by; `knowledge` false: it is given up, for nothing else could be.
+    `heartbeat`: for a light run beside the conversation.
     """
-    kind = session_kind(key, first_run=any(f.name == "BOOTSTRAP.md" and f.text for f in snapshot.files))
+    first = any(f.name == "BOOTSTRAP.md" and f.text for f in snapshot.files)
+    kind = session_kind(key, first_run=first, heartbeat=heartbeat)
     told = settings.prompt
     files = inject(
         snapshot.files,
@@ -42,7 +45,7 @@ def prompt_parts(
     ).files
     agent = agent_settings(settings, key)
     return PromptParts(
-        mode="minimal" if kind in ("subagent", "cron") else "full",
+        mode="minimal" if heartbeat or kind in ("subagent", "cron") else "full",
         identity=agent.identity,
         tools=tools,
         skills=snapshot.skills if told.skills else (),

@@ -183,6 +183,23 @@ class HostResolver:
             pruning=pruning(told, model),
         )
 
+    def heartbeat(self, key: str, model: ModelInfo) -> tuple[str | None, Environment]:
+        """The text of HEARTBEAT.md as it is now, and an environment with it and the tools, and little else.
+
+        It is no turn of the session: what that was shown, and its cached prefix, stay as they are.
+        """
+        told = self._settings
+        lines = lines_for(told, self._window or told.models.window or model.window)
+        specs = tuple(tool.spec for tool in self._tools.values())
+        snapshot = replace(self._reader.read(self.workspace(key)), root=self.shown_workspace(key), skills=())
+        parts = prompt_parts(key, snapshot, specs, model, lines, told, "off", knowledge=False, heartbeat=True)
+        text = next((file.text for file in snapshot.files if file.name == "HEARTBEAT.md"), None)
+        cap = told.models.max_tokens or min(model.max_output, OUTPUT_CAP)
+        prompt = build_prompt(parts)
+        return text, environment.resolve(
+            key, model, prompt, specs, lines, retention="none", output_cap=cap, pruning=None
+        )
+
     def _look(self, key: str, fresh: bool) -> Snapshot:
         found = None if fresh else self._shown_to.get(key)
         if found is None:

@@ -12,6 +12,7 @@ from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
 from perdure.actors.outbox import Outbox
 from perdure.actors.spending import Spending
+from perdure.actors.timers import Timers
 from perdure.actors.upkeep import Upkeep
 from perdure.actors.waits import Waits
 from perdure.context.compaction.prompts import Instructions
@@ -47,6 +48,10 @@ class Resolver(Protocol):
         """`fresh` False: by the workspace's files as this session was last shown them, if that is known."""
         ...
 
+    def heartbeat(self, key: str, model: ModelInfo) -> tuple[str | None, Environment]:
+        """The text of HEARTBEAT.md, and a light environment that has little beside it."""
+        ...
+
     def model_for(self, key: str, ref: str | None) -> ModelInfo:
         """The session's own choice `ref` where it can be had, else the agent's, else the default."""
         ...
@@ -80,6 +85,7 @@ class Timing:
     retries: int = 5
     retry_base: float = 0.5
     retry_cap: float = 60.0
+    longest_wait: float = 300.0  # that a provider may ask of a running turn; a timer takes up the rest
     max_steps: int = 1000
 
 
@@ -116,6 +122,7 @@ class Services:
     spending: Spending
     inbound: Inbound
     waits: Waits
+    timers: Timers
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None

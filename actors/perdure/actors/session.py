@@ -21,6 +21,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from perdure.actors import commands
+from perdure.actors.alarms import Alarms
 from perdure.actors.compacting import Compacting
 from perdure.actors.coordinator import Coordinator, asleep
 from perdure.actors.keeping import Keeping
@@ -46,6 +47,7 @@ from perdure.actors.messages import (
     Rejoined,
     Sleep,
     Snapshot,
+    Timely,
     Truncated,
     TurnEnded,
     Wake,
@@ -93,8 +95,9 @@ class Session:
         self.turns = Turns(self, known.turn)
         self.compacting = Compacting(self, known.coordinator)
         self.truncating = Truncating(self)
-        self.keeping = Keeping(self)
         self.sending = Sending(self)
+        self.keeping = Keeping(self, known.kept)
+        self.alarms = Alarms(self)
         self.held: Held
         self.transcript: Transcript
         self.surroundings, self.scales = Surroundings(self), Scales(self)
@@ -140,16 +143,11 @@ class Session:
             case Truncated():
                 self.truncating.ready(mail)
             case AfterTurnDone():
-                self.turns.after_due = False
-                if self.state == "idle":
-                    self.compacting.consider("rest")
-                    self.compacting.rested()
-                    self.keeping.rested()
+                self.turns.after()
             case Idle():
-                if self.state == "idle" and self.turns.cold:
-                    self.compacting.consider("idle")
-                elif self.state == "idle":  # the cache was kept alive meanwhile
-                    self.compacting.rested()
+                self.turns.idle()
+            case Timely():
+                self.alarms.handle(mail)
             case KeepAlive():
                 self.keeping.due()
             case Kept():
@@ -188,14 +186,15 @@ class Session:
     @property
     def known(self) -> Known:
         """What the next waking begins with."""
-        return Known(self.turns.number, asleep(self.compacting.state))
+        return Known(self.turns.number, asleep(self.compacting.state), self.keeping.kept_alive)
 
     @property
     def at_ease(self) -> bool:
         """Nothing is under way here, and nothing waits: it may sleep."""
         resting = self.state == "idle" and not self.turns.after_due and not self.opening.apart
-        work = self.truncating.under_way or self.keeping.under_way or self.sending.under_way
-        return resting and not (work or self.transcript.pending) and self.compacting.at_rest
+        parts = (self.truncating, self.keeping, self.alarms, self.sending)
+        aside = any(part.under_way for part in parts) or bool(self.transcript.pending)
+        return resting and not aside and self.compacting.at_rest
 
     def snapshot(self) -> Snapshot:
         """The view as it stands, immutable: for a step, or for a worker."""
@@ -270,6 +269,7 @@ class Session:
         self.opening.done()
         self.sending.woken()
         self.turns.take_up()
+        self.alarms.woken()
         self.opening.hand_over()
 
     def _not_woken(self, error: BaseException) -> None:
@@ -344,6 +344,7 @@ class Session:
 
     def leave_file(self, then: Callable[[], None]) -> None:
         """Write what a waking needs, let a job make the file durable and close it, then go on."""
+        due = self.alarms.leave()
         self.stop_timers()
         self.compacting.let_go()
         held, owing = self.held, self.sending.unfinished
@@ -357,10 +358,10 @@ class Session:
             if not isinstance(outcome, Returned):
                 self._not_left_whole(outcome.error if isinstance(outcome, Failed) else describe(outcome))
                 held.close(handover=False)
-            self.services.upkeep.slept(self.key, held, unfinished=unfinished)
+            self.services.upkeep.slept(self.key, held, unfinished=unfinished, due=due)
             then()
 
-        self.opening.with_file(partial(self.services.upkeep.leave, self.key, held, owing=owing), left)
+        self.opening.with_file(partial(self.services.upkeep.leave, self.key, held, due, owing=owing), left)
 
     def _not_left_whole(self, error: object) -> None:
         self.services.log.error("session.not_left_whole", session=self.key, error=str(error))
@@ -384,7 +385,7 @@ class Session:
         self.opening.turn_away(error)
         if opened:
             self.held.close(handover=False)
-            self.services.upkeep.slept(self.key, self.held, unfinished=True)
+            self.services.upkeep.slept(self.key, self.held, unfinished=True, due=self.alarms.leave())
 
     def _lose(self) -> None:
         """Another owner has the file, or it is gone: whoever waits is told, the next mail opens it anew."""

@@ -94,6 +94,7 @@ def host_status(
             for name, published, dropped in stats.channels
         ],
         "trouble": dict(services.log.counts),
+        "timers": services.timers.line(),
     }
     if deep:
         status["sessions"] = [session_line(s) for s in awake.values() if s.state != "opening"]
@@ -114,6 +115,7 @@ def session_line(session: Session) -> dict[str, Any]:
         "compaction": session.compacting.status(),
         "cache": cache_line(session),
         "errors": list(session.turns.tally.errors),
+        "next_timer": session.alarms.due,
     }
 
 

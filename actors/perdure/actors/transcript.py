@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from perdure.actors.off_chain import OffChain
 from perdure.actors.outgoing import mark_of, owes_of
 from perdure.actors.upkeep import Upkeep
 from perdure.actors.view import at_rest, joined
@@ -16,10 +17,12 @@ from perdure.context.changed import subject
 from perdure.context.prompt.pins import marked
 from perdure.context.tokens.estimator import Estimator, Measure, with_learned
 from perdure.contracts import Ack, Letter, Receipt
+from perdure.edges.schedule import came
 from perdure.edges.session import lines
 from perdure.edges.session.facts import (
     NEVER,
     RECENT_IDS,
+    TIMERS,
     Checkpoint,
     Facts,
     Opened,
@@ -30,7 +33,7 @@ from perdure.edges.session.facts import (
     Settings,
 )
 from perdure.edges.session.files import Held
-from perdure.edges.session.fold import owed, settle
+from perdure.edges.session.fold import owed
 from perdure.edges.session.rewrite import Prepared, Truncated, commit
 from perdure.edges.session.tail import descends, open_session
 from perdure.edges.session.writer import ForeignWrite
@@ -40,7 +43,6 @@ from perdure.records import (
     Decision,
     Item,
     Message,
-    PinKind,
     Pinned,
     Provenance,
     Summary,
@@ -52,7 +54,7 @@ FOREIGN_TRIES = 3
 LONG_TAIL = 1024 * 1024  # bytes since the last checkpoint after which a sleep writes a new one
 
 
-class Transcript:
+class Transcript(OffChain):
     """State of one awake session. `weigh` measures an item, for the running size of the view."""
 
     def __init__(
@@ -80,6 +82,7 @@ class Transcript:
         self.outgoing, self.owes = {each.entry: each for each in opened.outgoing}, opened.owes
         ended = any(isinstance(item.message, Assistant) and at_rest(item) for item in self.items)
         self.pins = marked(opened.pins) if ended else opened.pins
+        self.timers = {timer.id: timer for timer in opened.timers}
         self._take_places(opened)
         self.size = sum(map(self._weigh, self.items), Measure())
 
@@ -109,11 +112,10 @@ class Transcript:
     def hold(self, letter: Letter) -> Receipt:
         """A turn runs: the letter waits in an inbox entry, off the chain, content included."""
         entry, now = self._new_id(), self._wall_ms()
-        self._beside(
-            lambda leaf: lines.inbox_line(entry, leaf, now, letter, self.session_id, self.file.epoch)
-        )
+        self._write(lambda leaf: lines.inbox_line(entry, leaf, now, letter, self.session_id, self.file.epoch))
         self.pending[letter.sender, letter.mid] = Pending(entry, letter)
         self._upkeep.settled(letter.evidence)
+        self._came(letter)
         return Receipt(letter.key, letter.sender, letter.mid, entry)
 
     def take(self) -> list[Item]:
@@ -130,10 +132,18 @@ class Transcript:
         who = (letter.sender, letter.mid)
         self.pending.pop(who, None)
         self.recent[who] = item.entry
+        if pending is None:
+            self._came(letter)
         while len(self.recent) > RECENT_IDS:
             (sender, mid), entry = self.recent.popitem(last=False)
             self._upkeep.evicted(self.session_id, Seen(sender, mid, entry))
         return item
+
+    def _came(self, letter: Letter) -> None:
+        """A timer's letter is the record that it came (as `edges.session.fold` reads it)."""
+        id, _, due = letter.mid.rpartition("@")
+        if letter.sender == TIMERS and id in self.timers:
+            self.timers[id] = came(self.timers[id], int(due), letter.arrived)
 
     # --- entries ----------------------------------------------------------------------------------
 
@@ -203,33 +213,6 @@ class Transcript:
         """Whether this ownership took it up before, three earlier ones died of it, or nobody waits."""
         epochs = [epoch for resumed, epoch in self._resumed if resumed == entry]
         return bool({self.file.epoch, NEVER} & set(epochs)) or len(epochs) >= MOST_RESUMES
-
-    def mark_resumed(self, entry: str) -> None:
-        """Note, off the chain, that the interrupted turn behind `entry` is taken up under this epoch."""
-        made, now = self._new_id(), self._wall_ms()
-        self._beside(lambda leaf: lines.resume_line(made, leaf, now, entry, self.file.epoch))
-
-    def delivering(self, outgoing: Outgoing) -> None:
-        """Record, off the chain, where the delivery of an answer stands."""
-        made, now = self._new_id(), self._wall_ms()
-        self._beside(
-            lambda leaf: lines.outbox_line(made, leaf, now, outgoing, self.session_id, self.file.epoch)
-        )
-        settle(self.outgoing, outgoing)
-
-    def pin(self, text: str, kind: PinKind, source: str = "") -> Pinned:
-        """Pin a text, off the chain: it stands in every request from the next one on."""
-        made, now = self._new_id(), self._wall_ms()
-        pin = Pinned(made, text, kind, source)
-        self._beside(lambda leaf: lines.pin_line(made, leaf, now, pin, self.file.epoch))
-        self.pins = (*self.pins, pin)
-        return pin
-
-    def unpin(self, gone: tuple[str, ...]) -> None:
-        """Take pins away, by their ids."""
-        made, now = self._new_id(), self._wall_ms()
-        self._beside(lambda leaf: lines.unpin_line(made, leaf, now, gone, self.file.epoch))
-        self.pins = tuple(pin for pin in self.pins if pin.id not in gone)
 
     # --- compaction -------------------------------------------------------------------------------
 
@@ -307,7 +290,7 @@ class Transcript:
         """Write a checkpoint off the chain."""
         entry, now = self._new_id(), self._wall_ms()
         record = self._checkpoint(self.leaf, tuple(self.decisions.values()), kept=None, prev=self.compaction)
-        self._beside(lambda leaf: lines.checkpoint_line(entry, leaf, now, record))
+        self._write(lambda leaf: lines.checkpoint_line(entry, leaf, now, record))
         self.since_checkpoint = 0
 
     def _decisions_of(self, kept: list[Item]) -> tuple[Decision, ...]:
@@ -342,6 +325,7 @@ class Transcript:
             pins=self.pins if pins is None else pins,
             outgoing=tuple(self.outgoing.values()),
             owes=self.owes,
+            timers=tuple(self.timers.values()),
         )
 
     # --- bytes ------------------------------------------------------------------------------------
@@ -350,7 +334,7 @@ class Transcript:
         return self._ids.entry(self._wall_ms())
 
     def _write(self, make: Callable[[str | None], bytes]) -> tuple[Ack, int]:
-        """Append one line behind the leaf; where another program wrote first, read again and retry."""
+        """Append a line, by itself off the chain; where another program wrote first, read again and retry."""
         for _ in range(FOREIGN_TRIES):
             line = make(self.leaf)
             try:
@@ -382,10 +366,6 @@ class Transcript:
         self._order.append(entry)
         self.view_bytes += length
         self.leaf = entry
-
-    def _beside(self, make: Callable[[str | None], bytes]) -> None:
-        """A line off the chain: the leaf stays."""
-        self._write(make)
 
     def _forget_before(self, entry: str) -> None:
         at = self._order.index(entry) if entry in self._positions else 0

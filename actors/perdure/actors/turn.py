@@ -12,7 +12,7 @@ from typing import Any, Literal
 from perdure.actors.assembling import assemble
 from perdure.actors.gates import Slot
 from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, Snapshot, Tally, TurnOutcome
-from perdure.actors.model_call import call_model
+from perdure.actors.model_call import call_model, later
 from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
@@ -23,11 +23,12 @@ from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
 from perdure.context.tokens.estimator import Measure, measure
 from perdure.context.tokens.floor import owners
+from perdure.contracts import Assembled
 from perdure.edges.models.classify import observed_tokens
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Decision, Item, Message, Stop, Text, ToolCall
+from perdure.records import Assistant, Decision, Item, Items, Message, Stop, Text, ToolCall
 
 
 class Turn:
@@ -71,7 +72,8 @@ class Turn:
             except ModelError as error:
                 if error.kind == "overflow":
                     return self._refused(view, prepared, error)
-                return await self._give_up(view, str(error), error.kind)
+                wait = later(self.services.timing, error)
+                return await self._give_up(view, str(error), error.kind, wait)
             sent = self.watch.prefix.fingerprint if self.watch is not None else ""
             item = await self.append(
                 answer.message,
@@ -99,7 +101,7 @@ class Turn:
         env = view.environment
         items = await self.pictures.fill(view.items) if env.model.images else view.items
         stage = pipeline.history(items, env, view.decisions, unseen=view.unseen, scratch=self.scratch)
-        assembled = await self.pictures.whole(await assemble(self.services, view, stage.items), stage.items)
+        assembled = await self.pictures.whole(await self._assemble(view, stage.items), stage.items)
         prepared = pipeline.request(
             stage,
             assembled,
@@ -118,6 +120,9 @@ class Turn:
             )
             self.watch.begin(self.scratch.memo, prepared.body, made, env)
         return prepared
+
+    async def _assemble(self, view: Snapshot, items: Items) -> Assembled:
+        return await assemble(self.services, view, items)
 
     # --- reports to the session -------------------------------------------------------------------
 
@@ -182,14 +187,14 @@ class Turn:
             level = log.info if broke.declared else log.warning
             level("cache.break", session=self.key, turn=self.number, **told(broke))
 
-    async def _give_up(self, view: Snapshot, why: str, kind: str = "steps") -> Rested:
+    async def _give_up(self, view: Snapshot, why: str, kind: str = "steps", later: float = 0.0) -> Rested:
         info, now = view.environment.model, self.services.clock.wall_ms()
         partial = (Text(self.tally.partial),) if self.tally.partial.strip() else ()
         await self.append(
             Assistant(partial, "error", info.provider, info.api, info.id, error=why, timestamp=now)
         )
         self.tally.errors.append(why)
-        return Rested(self.tally.partial if partial else "", "error", why, kind=kind)
+        return Rested(self.tally.partial if partial else "", "error", why, kind=kind, later=later)
 
 
 def _rest(stop: Stop) -> Literal["stop", "length", "aborted"]:

@@ -31,7 +31,7 @@ from perdure.kernel.deadlines import Timer
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
 from perdure.kernel.outcome import Cancelled, Failed, Returned, describe, trace_of
-from perdure.records import Assistant, Text, ToolCall, ToolResult
+from perdure.records import Assistant, Item, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -205,9 +205,13 @@ class Turns:
         session.services.durable.settle(mail.done, item)  # no tool runs before its call is durable
         if isinstance(item.message, Assistant):
             self.called.update(block.id for block in item.message.content if isinstance(block, ToolCall))
+        self.ingest(item)
+
+    def ingest(self, *items: Item) -> None:
+        """Tell the engine what was written."""
+        session, t = self.session, self.session.transcript
         if not self._passive:
-            told = Ingest(session.key, str(transcript.file.path), transcript.session_id, (item,))
-            session.submit("ingest", told)
+            session.submit("ingest", Ingest(session.key, str(t.file.path), t.session_id, items))
 
     def _tell_pruned(self, mail: Append) -> None:
         pruned = sum(decision.form == "pruned" for decision in mail.decisions)
@@ -242,6 +246,23 @@ class Turns:
                 self.end_badly(
                     "error", f"the turn failed inside the host: {describe(outcome)}", failure="host"
                 )
+
+    def after(self) -> None:
+        """The hooks of the last turn have run: the agent really rests."""
+        self.after_due = False
+        session = self.session
+        if session.state == "idle":
+            session.compacting.consider("rest")
+            session.compacting.rested()
+            session.keeping.rested()
+            session.alarms.told()
+
+    def idle(self) -> None:
+        """It has rested for as long as a cache lives."""
+        if self.session.state == "idle" and self.cold:
+            self.session.compacting.consider("idle")
+        elif self.session.state == "idle":  # the cache was kept alive meanwhile
+            self.session.compacting.rested()
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -296,6 +317,7 @@ class Turns:
         session.letters.answer(reply)
         session.sending.want()
         session.services.events.publish(TurnFinished(key, reply))
+        session.alarms.turn_over(rested)
         self._run_hooks()
         if session.closing:
             session.finish_close()

@@ -60,7 +60,8 @@ class Upkeep:
         self.settled: Callable[[Iterable[str]], None] = lambda _digests: None  # evidence has its entry
         self._dirty: set[Held] = set()
         self._older: list[tuple[str, Seen]] = []
-        self._asleep: dict[str, tuple[Held, bool]] = {}
+        self._asleep: dict[str, tuple[Held, bool, int | None]] = {}
+        self.on_stored: Callable[[int | None, Iterable[str]], None] = lambda _earliest, _keys: None
         self._awake: set[Held] = set()
         self._timer: Timer | None = None
         self._locks_due = kernel.clock.now() + LOCKS_EVERY
@@ -82,12 +83,22 @@ class Upkeep:
             if index.fresh:
                 found = await self._io.run(lambda: index.rebuild(self._rows(files())))
                 self._log("index.rebuilt", sessions=found)
+            elif changed := await self._io.run(lambda: self._caught_up(index, files())):
+                self._log("index.caught_up", sessions=changed)
+            self.on_stored(await self._io.run(index.next_timer), ())
             rows = await self._io.run(lambda: [row for row in index.unfinished() if Path(row.path).exists()])
         except PerdureError as error:
             self._log.warning("index.failed", error=str(error))
             return
         for row in rows:
             wake(row.key)
+
+    def _caught_up(self, index: SessionIndex, files: Iterable[Listed]) -> int:
+        """Read again what changed behind the index: by another program, or by a host that was killed."""
+        known = {row.key: (row.size, row.mtime_ns) for row in index.rows()}
+        changed = [each for each in files if each.key and known.get(each.key) != (each.size, each.mtime_ns)]
+        index.put(*self._rows(changed))
+        return len(changed)
 
     def _rows(self, files: Iterable[Listed]) -> Iterator[Row]:
         for listed in files:
@@ -124,20 +135,22 @@ class Upkeep:
             self._dirty.add(held)
             self._arm()
 
-    def leave(self, key: str, held: Held, *, owing: bool) -> None:
+    def leave(self, key: str, held: Held, due: int | None, *, owing: bool) -> None:
         """Let a session's file go. Blocking. `owing`: answers wait for a channel; where the lock is gone,
         only the index tells a later host so, and it must not learn it too late.
         """
         if owing and self._index is not None:
-            self._quietly("index.failed", partial(self._put, key, held, True))
+            self._quietly("index.failed", partial(self._put, key, held, True, due))
         held.close(handover=True)
 
-    def slept(self, key: str, held: Held, *, unfinished: bool) -> None:
-        """A session's file was let go; `unfinished`: letters wait in it, or a turn was cut off."""
+    def slept(self, key: str, held: Held, *, unfinished: bool, due: int | None = None) -> None:
+        """A session's file was let go; `unfinished`: letters wait in it, or a turn was cut off; `due`: when
+        its next timer comes.
+        """
         self._awake.discard(held)
         self._dirty.discard(held)
         if self._index is not None:
-            self._asleep[key] = held, unfinished
+            self._asleep[key] = held, unfinished, due
             self._arm()
 
     def evicted(self, session: str, seen: Seen) -> None:
@@ -176,24 +189,30 @@ class Upkeep:
 
     async def flush(self) -> None:
         """Do what has come together since the last time."""
-        await self._io.run(self._work)
+        if stored := await self._io.run(self._work):
+            earliest = min((due for due in stored.values() if due is not None), default=None)
+            self.on_stored(earliest, [key for key in stored if key not in self._asleep])
         if self._awake or self._dirty or self._older or self._asleep:
             self._arm()
 
-    def _work(self) -> None:
+    def _work(self) -> dict[str, int | None]:
+        """Sessions that the index has now, and when their next timer comes."""
         dirty, self._dirty = self._dirty, set()
         if len(dirty) < MANY or not self._synced_at_once(dirty):
             for held in dirty:
                 self._quietly("session.sync_failed", held.file.sync)
         self._locks()
         if self._index is None:
-            return
+            return {}
         older, self._older = self._older, []
         for session, seen in older:
             self._quietly("index.failed", partial(self._remember, session, seen))
         asleep, self._asleep = self._asleep, {}
-        for key, (held, unfinished) in asleep.items():
-            self._quietly("index.failed", partial(self._put, key, held, unfinished))
+        return {
+            key: due
+            for key, (held, unfinished, due) in asleep.items()
+            if self._quietly("index.failed", partial(self._put, key, held, unfinished, due))
+        }
 
     def _synced_at_once(self, dirty: set[Held]) -> bool:
         """Whether one sync of the file system has made them all durable."""
@@ -220,20 +239,22 @@ class Upkeep:
         assert self._index is not None
         self._index.remember(session, (seen,))
 
-    def _put(self, key: str, held: Held, unfinished: bool) -> None:
+    def _put(self, key: str, held: Held, unfinished: bool, due: int | None) -> None:
         assert self._index is not None
         status = held.file.path.stat()
         listed = Listed(key, str(held.file.path), status.st_size, status.st_mtime_ns)
         if status.st_size <= SURVEYED:
-            self._index.put(survey(listed))
+            self._index.put(replace(survey(listed), next_timer=due))
         else:
             updated = listed.mtime_ns // 1_000_000
             name = held.opened.name
             row = Row(key, listed.path, listed.size, listed.mtime_ns, updated=updated, open_turn=unfinished)
-            self._index.put(replace(row, name=name))
+            self._index.put(replace(row, name=name, next_timer=due))
 
-    def _quietly(self, event: str, work: Callable[[], None]) -> None:
+    def _quietly(self, event: str, work: Callable[[], None]) -> bool:
         try:
             work()
         except (PerdureError, OSError) as error:
             self._log.warning(event, error=str(error))
+            return False
+        return True

@@ -58,6 +58,7 @@ class Deleting:
         self.forget_parked(key)
         erased = await self._services.io.run(self.eraser.erase, key)
         self._services.upkeep.erased(key)
+        self._services.timers.note(key, None)
         self._directory.unbar(key, gone=True)
         if erased.files:
             self._told(erased)

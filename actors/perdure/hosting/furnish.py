@@ -16,6 +16,7 @@ from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
 from perdure.actors.spending import Spending
 from perdure.actors.tenancy import Tenancy
+from perdure.actors.timers import Timers
 from perdure.actors.triggering import choose
 from perdure.actors.upkeep import Upkeep
 from perdure.actors.waits import Waits
@@ -59,6 +60,7 @@ class Ground:
     log: Log
     upkeep: Upkeep
     durable: Durable
+    timers: Timers
     registry: Registry
 
 
@@ -149,6 +151,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         spending=Spending(clock, tenancy, limits, journal),
         inbound=Inbound(clock, tenancy, limits),
         waits=Waits(),
+        timers=ground.timers,
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),

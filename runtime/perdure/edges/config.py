@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.edges.models.vendors import VENDORS, wrong
+from perdure.edges.scheduled import of_time
 from perdure.edges.schema import Finding, build
 from perdure.edges.settings import Settings
 from perdure.edges.spend import known_zone
@@ -99,7 +100,8 @@ def contradictions(settings: Settings, source: str) -> list[Finding]:
         key, url = f"outbound.{out.name}.url", out.url
         bad = bool(wrong(url.partition("?")[0])) if url else True
         found.append((bad, key, f"{url!r} is none" if url else "missing", "an address: https://…"))
-    return [Finding(source, key, problem, accepted) for bad, key, problem, accepted in found if bad]
+    told = [Finding(source, key, problem, accepted) for bad, key, problem, accepted in found if bad]
+    return told + [Finding(source, key, problem) for key, problem in of_time(settings)]
 
 
 def _find(path: str | Path | None, state: str | Path | None, environ: Mapping[str, str]) -> Path | None:

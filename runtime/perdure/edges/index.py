@@ -94,9 +94,21 @@ class SessionIndex:
         """Sessions with an open turn or waiting letters: what a restart goes on with."""
         return list(self._rows("where open_turn or pending order by updated, key"))
 
-    def due(self, now_ms: int) -> list[Row]:
-        """Sessions whose timer has come, earliest first."""
-        return list(self._rows("where next_timer <= ? order by next_timer, key", now_ms))
+    def due(self, now_ms: int, most: int = -1) -> list[Row]:
+        """Sessions whose timer has come, earliest first, at most so many."""
+        return list(self._rows("where next_timer <= ? order by next_timer, key limit ?", now_ms, most))
+
+    def set_timers(self, timers: Iterable[tuple[str, int | None]]) -> None:
+        """When the next timer of sessions comes; one that is not in the index stays out."""
+        with self._writing() as db:
+            db.executemany(
+                "update sessions set next_timer = ? where key = ?", [(due, _text(key)) for key, due in timers]
+            )
+
+    def all_due(self, now_ms: int) -> None:
+        """Every timer is to be looked at: what was written of later times was by a wrong clock."""
+        with self._writing() as db:
+            db.execute("update sessions set next_timer = ? where next_timer > ?", (now_ms, now_ms))
 
     def next_timer(self) -> int | None:
         """When the earliest timer comes."""

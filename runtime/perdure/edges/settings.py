@@ -21,6 +21,12 @@ from perdure.edges.settings_hosting import (
     Seconds,
     TenantSettings,
 )
+from perdure.edges.settings_timers import (
+    AgentHeartbeat,
+    HeartbeatSettings,
+    ScheduleSettings,
+    TimerSettings,
+)
 from perdure.records import Record
 
 Share: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
@@ -230,13 +236,6 @@ class PluginSettings(Record):
     deadline_seconds: Seconds = 30.0
 
 
-class HeartbeatSettings(Record):
-    """`[heartbeat]`: what a heartbeat says; pairs that said nothing are left out of requests."""
-
-    prompt: str = ""
-    section: bool = True
-
-
 class PromptSettings(Record):
     """`[prompt]`: the system prompt. `override` replaces all of it; caps are in characters."""
 
@@ -256,6 +255,7 @@ class AgentSettings(Record):
     model: str = ""
     thinking: Thinking | None = None
     identity: str = ""
+    heartbeat: AgentHeartbeat = AgentHeartbeat()
 
 
 class LogSettings(Record):
@@ -285,6 +285,8 @@ class Settings(Record):
     mcp: tuple[McpSettings, ...] = ()
     plugins: PluginSettings = PluginSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
+    timers: TimerSettings = TimerSettings()
+    schedules: tuple[ScheduleSettings, ...] = ()
     prompt: PromptSettings = PromptSettings()
     agents: tuple[AgentSettings, ...] = ()
     log: LogSettings = LogSettings()

@@ -26,6 +26,7 @@ class Clock(ABC):
     """Time, waits and timers. One clock may serve several kernels, together or one after another."""
 
     virtual: bool
+    steady = True  # the wall's time and the machine's never part: nobody suspends or sets this clock
 
     def __init__(self) -> None:
         self.report: Callable[[BaseException], None] = _ignore  # where a failing timer is told
@@ -113,6 +114,7 @@ class RealClock(Clock):
     def __init__(self, start_ms: int | None = None) -> None:
         super().__init__()
         self._start = start_ms
+        self.steady = start_ms is not None
         self._began = time.monotonic()
         self._deadlines = Deadlines(time.monotonic, lambda exc: self.report(exc))
         self._turn: anyio.Lock | None = None

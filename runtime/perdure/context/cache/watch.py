@@ -83,6 +83,11 @@ class Watch:
                 self._woken = True
                 return
 
+    @property
+    def sent(self) -> str:
+        """The last request's fingerprint, sent here or before the session woke; empty where none is known."""
+        return self._fingerprint if self._woken or not self.prefix.known else self.prefix.fingerprint
+
     # --- before a call ----------------------------------------------------------------------------
 
     def begin(self, rendered: Rendered, body: bytes, made: Made, env: Environment) -> Blame | None:

@@ -12,6 +12,10 @@ QUIET = "heartbeat: nothing was said"
 ACK_CHARS = 300  # of a reply that holds the token, so much beside it still says nothing
 
 _ASKS = re.compile(rf"\b(?:reply|answer|respond)\b[^.\n]{{0,60}}\b{TOKEN}\b", re.IGNORECASE)
+_ANY_CASE = re.compile(r"heartbeat[_ -]?ok", re.IGNORECASE)
+_EDGE = re.compile(
+    r"^\s*[*_~`]*heartbeat[_ -]?ok[*_~`]*[.!:]?|[*_~`]*heartbeat[_ -]?ok[*_~`]*[.!]?\s*$", re.IGNORECASE
+)
 _MARKUP = re.compile(r"<[^<>]{0,200}>|&nbsp;|[*_~`]")
 _BARE = TOKEN.replace("_", "")
 _TAIL = re.compile(rf"{_BARE}\W{{0,4}}$")
@@ -48,12 +52,26 @@ def is_ack(item: Item, ack_chars: int = ACK_CHARS) -> bool:
     if type(message) is not Assistant or message.stop in ("error", "aborted"):
         return False
     text = _text(message.content)
-    if text is None or TOKEN not in text:
+    return text is not None and _acknowledges(text, ack_chars)
+
+
+def _acknowledges(text: str, ack_chars: int) -> bool:
+    if TOKEN not in text:
         return False
     bare = _MARKUP.sub("", text).strip()  # takes the token's own underscore along
     rest = bare.removeprefix(_BARE)
     rest = _TAIL.sub("", rest) if rest == bare else rest
     return rest != bare and len(rest.strip()) <= ack_chars
+
+
+def says_nothing(text: str, ack_chars: int = ACK_CHARS) -> bool:
+    """Whether the answer to a heartbeat of ours is silence, however the token is spelled."""
+    return not text.strip() or _acknowledges(_ANY_CASE.sub(TOKEN, text), ack_chars)
+
+
+def spoken(text: str) -> str:
+    """An answer that says something, without the token at its edges."""
+    return _EDGE.sub("", text).strip()
 
 
 def _text(content: tuple[object, ...]) -> str | None:

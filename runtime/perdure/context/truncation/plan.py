@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from perdure.context.truncation.dag import COMPACTION, Bridges, Graph, Node, View
 from perdure.records import Record
 
-CHECKPOINT, OUTBOX = "perdure.checkpoint", "perdure.outbox"
+CHECKPOINT, OUTBOX, TIMER = "perdure.checkpoint", "perdure.outbox", "perdure.timer"
 RECORDS = frozenset({"perdure.segment", "perdure.restored", "perdure.discarded"})
 """What tells of earlier truncations: without it nobody knew where the entries of a segment stood."""
 
@@ -239,10 +239,10 @@ def _positions(graph: Graph, ids: Collection[str]) -> set[int]:
 
 
 def _replaced(nodes: Sequence[Node], view: View) -> set[int]:
-    """Checkpoints before the view that a newer one has replaced, and deliveries that one knows of."""
+    """Checkpoints before the view that a newer one has replaced; deliveries and timers that one carries."""
     found = [at for at, node in enumerate(nodes) if node.off_chain and node.custom == CHECKPOINT]
     made = [at for at, node in enumerate(nodes) if node.type == COMPACTION and node.epoch >= 0]
-    told = [at for at, node in enumerate(nodes) if node.off_chain and node.custom == OUTBOX]
+    told = [at for at, node in enumerate(nodes) if node.off_chain and node.custom in (OUTBOX, TIMER)]
     newest = max((*found, *made), default=-1)
     old = (*found[:-1], *(at for at in told if at < newest))
     return {at for at in old if at < view.path[view.first]}

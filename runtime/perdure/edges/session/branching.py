@@ -285,6 +285,7 @@ def checkpoint_of(opened: Opened, epoch: int, decisions: Mapping[str, Decision])
         pins=opened.pins,
         outgoing=opened.outgoing,
         owes=opened.owes,
+        timers=opened.timers,
     )
 
 

@@ -10,11 +10,13 @@ from typing import Final, Literal, TypeAlias
 
 from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
+from perdure.edges.schedule import Timer
 from perdure.edges.session.ids import Epoch
 from perdure.records import Decision, Items, Pinned, Record
 
 VERSION = 1
 NEVER = -1  # in place of an epoch in `resumed`: nobody waits for an answer to that entry
+TIMERS = "perdure.timer"  # the sender of letters that timers send; their mid is `<timer>@<due>`
 RECENT_IDS = 1024  # redelivered message ids answered from the file itself; older ones from the index
 
 
@@ -124,7 +126,7 @@ class Checkpoint(Record):
     if the first range begins with that compaction's line).
     `prev` is the previous compaction's id; of a checkpoint that is no compaction's, the latest one's.
     `compactions` counts the one that carries it. `covered_bytes` lie in the file but are covered.
-    `session` is the header's id: a copied file has no part in `pending`, `recent` and `outgoing`.
+    `session` is the header's id: a copied file has no part in `pending`, `recent`, `outgoing`, `timers`.
     `owes`: as what the running turn's answer goes out ("": not at all).
     """
 
@@ -147,6 +149,7 @@ class Checkpoint(Record):
     session: str = ""
     outgoing: tuple[Outgoing, ...] = ()
     owes: str = ""
+    timers: tuple[Timer, ...] = ()
 
 
 class PathEntry(Record):
@@ -201,6 +204,7 @@ class Opened(Record):
     sent: tuple[str, str] = ("", "")
     outgoing: tuple[Outgoing, ...] = ()
     owes: str = ""
+    timers: tuple[Timer, ...] = ()
 
     @property
     def searched(self) -> bool:

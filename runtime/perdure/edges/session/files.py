@@ -21,6 +21,7 @@ from perdure.contracts import Grant
 from perdure.edges import disk
 from perdure.edges.journal.journal import Journal
 from perdure.edges.journal.run import Run
+from perdure.edges.schedule import Timer
 from perdure.edges.session import keys, lines, swap
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer
@@ -132,13 +133,24 @@ class SessionFiles:
 
     # --- files ------------------------------------------------------------------------------------
 
-    def create(self, key: str, cwd: str, now_ms: int, parent_session: str | None = None) -> Held:
+    def create(
+        self,
+        key: str,
+        cwd: str,
+        now_ms: int,
+        parent_session: str | None = None,
+        timers: tuple[Timer, ...] = (),
+    ) -> Held:
         """A new session file with its header; an empty file (of a crash, a full disk) is begun in place.
 
         `UsageError` if there is one; `Locked`, `StorageFailed`.
         """
         path = self.path(key)
-        header = lines.header_line(self.ids.session(now_ms, key), now_ms, cwd, parent_session)
+        session = self.ids.session(now_ms, key)
+        header = lines.header_line(session, now_ms, cwd, parent_session) + b"".join(
+            lines.timer_line(self.ids.entry(now_ms), None, now_ms, session, self._grant.token, timer)
+            for timer in timers
+        )
         lock = SessionLock(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -174,18 +186,21 @@ class SessionFiles:
             lock.release()
             raise
 
-    def renew(self, key: str, cwd: str, now_ms: int) -> Held:
-        """`/new`: put the session's file aside (close it first) and begin one that names it as parent."""
+    def renew(self, key: str, cwd: str, now_ms: int, timers: tuple[Timer, ...] = ()) -> Held:
+        """`/new`: put the session's file aside (close it first) and begin one that names it as parent.
+
+        `timers` are the session's, whichever file it is in.
+        """
         path = self.path(key)
         aside = path.with_name(f"{path.name[: -len(keys.SUFFIX)]}.{self.ids.entry(now_ms)}{keys.SUFFIX}")
         self._void(path)
         try:
             _move_with_segments(path, aside)
         except FileNotFoundError:
-            return self.create(key, cwd, now_ms)
+            return self.create(key, cwd, now_ms, None, timers)
         except OSError as error:
             raise StorageFailed(f"{path}: can't be put aside ({error.strerror}): it stays") from None
-        return self.create(key, cwd, now_ms, os.fspath(aside))
+        return self.create(key, cwd, now_ms, os.fspath(aside), timers)
 
     def _finish_move(self, key: str, path: Path) -> None:
         """A crash between the two renamings of `/new` left segments at a name that has no file now."""

@@ -12,12 +12,15 @@ from msgspec.structs import replace
 
 from perdure.context.tokens.estimator import with_learned
 from perdure.context.truncation.dag import COMPACTION, Node
+from perdure.edges.schedule import Timer, came
 from perdure.edges.session import own
 from perdure.edges.session.decode import WireEntry, decode_entry
 from perdure.edges.session.facts import (
     OVER,
     RECENT_IDS,
+    TIMERS,
     Checkpoint,
+    Origin,
     Outgoing,
     Pending,
     Seen,
@@ -83,6 +86,7 @@ class Known:
         self._recent = {(s.sender, s.mid): s for s in (base.recent if mine else ())}
         self._decisions = {d.key: d for d in base.decisions}
         self._pins = {pin.id: pin for pin in base.pins}
+        self._timers = {timer.id: timer for timer in (base.timers if mine else ())}
         self.learned = base.learned
         self._outgoing = {each.entry: each for each in (base.outgoing if mine else ())}
         self.owes = base.owes if mine else ""
@@ -106,6 +110,11 @@ class Known:
     def pins(self) -> tuple[Pinned, ...]:
         """What is pinned. It holds for the file: a fork or a copy of it keeps what its user asked for."""
         return tuple(self._pins.values())
+
+    @property
+    def timers(self) -> tuple[Timer, ...]:
+        """What is to come for this session."""
+        return tuple(self._timers.values())
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -138,11 +147,18 @@ class Known:
                 letter = found[1]
                 self._pending.setdefault((letter.sender, letter.mid), Pending(node.id, letter))
                 self._see(letter.sender, letter.mid, node.id)
+                self._came(Origin(letter.sender, letter.mid, letter.arrived))
+            case "perdure.timer":
+                session, timer, gone = own.timers_of(entry)
+                if session == self.session:
+                    self._timers.update({timer.id: timer} if timer is not None else {})
+                    for each in gone:
+                        self._timers.pop(each, None)
             case "perdure.pin":
                 if (pin := own.pin_of(node.id, entry)) is not None:
                     self._pins[pin.id] = pin
-                for gone in own.unpinned_by(entry):
-                    self._pins.pop(gone, None)
+                for unpinned in own.unpinned_by(entry):
+                    self._pins.pop(unpinned, None)
             case "perdure.outbox":
                 if (told := own.outbox_of(entry)) is not None and told[0] == self.session:
                     settle(self._outgoing, told[1])
@@ -172,6 +188,16 @@ class Known:
             sender, mid = facts.origin.sender, facts.origin.mid
             self._pending.pop((sender, mid), None)
             self._see(sender, mid, node.id)
+            self._came(facts.origin)
+
+    def _came(self, origin: Origin) -> None:
+        """A timer's letter is the record that it came, so that neither can be without the other."""
+        if origin.sender != TIMERS:
+            return
+        id, _, due = origin.mid.rpartition("@")
+        timer = self._timers.get(id)
+        if timer is not None and due.isdecimal():
+            self._timers[id] = came(timer, int(due), origin.arrived)
 
     def _see(self, sender: str, mid: str, entry: str) -> None:
         self._recent.pop((sender, mid), None)

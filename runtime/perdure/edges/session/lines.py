@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from perdure.contracts import Letter
+from perdure.edges.schedule import Timer
 from perdure.edges.session.encode import encode_content, encode_message
 from perdure.edges.session.facts import NEVER, VERSION, Checkpoint, Facts, Mark, Origin, Outgoing
 from perdure.records import Decision, Message, Pinned
@@ -158,6 +159,20 @@ def pin_line(id: str, leaf: str | None, timestamp_ms: int, pin: Pinned, epoch: i
 def unpin_line(id: str, leaf: str | None, timestamp_ms: int, gone: tuple[str, ...], epoch: int) -> bytes:
     """A user takes pins away."""
     return _off_chain("pin", id, leaf, timestamp_ms, epoch, {"remove": gone})
+
+
+def timer_line(
+    id: str,
+    leaf: str | None,
+    timestamp_ms: int,
+    session_id: str,
+    epoch: int,
+    timer: Timer | None,
+    gone: tuple[str, ...] = (),
+) -> bytes:
+    """A timer is set, or others are taken away. That one came is told by the letter it sent."""
+    data = {"session": session_id, "set": msgspec.to_builtins(timer), "cleared": gone}
+    return _off_chain("timer", id, leaf, timestamp_ms, epoch, {k: v for k, v in data.items() if v})
 
 
 def resume_line(

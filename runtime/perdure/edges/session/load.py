@@ -265,3 +265,10 @@ def _refusal(file: File) -> str:
 def _stale(node: Node, epoch: int) -> Problem:
     detail = f"written under epoch {node.epoch} after the file went over to epoch {epoch}: not read"
     return problem("stale_owner", node.line, node.start, detail)
+
+
+def descends(opened: Opened, ours: str) -> bool:
+    """Whether the file's leaf descends from ours; a foreign compaction may have covered our own."""
+    if any(entry.id == ours for entry in opened.entries):
+        return True
+    return opened.compaction is not None and any(node.id == ours for node in load(opened.path).branch())

@@ -73,6 +73,7 @@ def opened(
         gaps=gaps_of(sight.holes),
         pins=known.pins,
         resumed=tuple(known.resumed),
+        timers=known.timers,
         since_checkpoint=file.size - max(0, known.at),
         unread=unread,
         torn=torn,

@@ -12,6 +12,7 @@ from msgspec import Meta, Raw, Struct
 
 from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
+from perdure.edges.schedule import Timer
 from perdure.edges.session import tolerant
 from perdure.edges.session.decode import WireEntry, decode_content
 from perdure.edges.session.facts import (
@@ -92,6 +93,12 @@ class _Pin(Struct, gc=False):
     kind: PinKind = "instruction"
     source: str = ""
     remove: list[str] = []
+
+
+class _Timer(Struct, gc=False):
+    session: str = ""
+    set: Any = None
+    cleared: list[str] = []
 
 
 class _Segment(Struct, gc=False):
@@ -225,6 +232,14 @@ def outbox_of(entry: WireEntry) -> tuple[str, Outgoing] | None:
     if wire is None:
         return None
     return wire.session, Outgoing(wire.entry, "", "", wire.at, wire.n, wire.state, wire.why)
+
+
+def timers_of(entry: WireEntry) -> tuple[str, Timer | None, tuple[str, ...]]:
+    """A `perdure.timer` entry: the session id it is for, the timer it sets, the ids it takes away."""
+    wire = _shaped(_value(entry.data), _Timer)
+    if wire is None:
+        return "", None, ()
+    return wire.session, None if wire.set is None else _shaped(wire.set, Timer), tuple(wire.cleared)
 
 
 def pin_of(id: str, entry: WireEntry) -> Pinned | None:

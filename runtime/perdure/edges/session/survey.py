@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perdure.edges.index import Row
+from perdure.edges.schedule import due_of
 from perdure.edges.segments import Segment, segments_of
 from perdure.edges.session import own
 from perdure.edges.session.decode import decode_entry
@@ -13,15 +14,12 @@ from perdure.edges.session.facts import Opened, Seen
 from perdure.edges.session.files import Listed
 from perdure.edges.session.header import newer
 from perdure.edges.session.load import load
-from perdure.errors import UnreadableFile
+from perdure.errors import ConfigError, UnreadableFile
 from perdure.records import Assistant, ToolResult, User
 
 
 def survey(listed: Listed) -> Row:
-    """The index row of a file. Blocking. The timer is not in the file.
-
-    Raises `UnreadableFile`, for one of a newer version of the format too.
-    """
+    """The index row of a file. Blocking. Raises `UnreadableFile`, for one of a newer version, too."""
     found = load(listed.path)
     if wrong := newer(found.header.version):
         raise UnreadableFile(f"{listed.path}: {wrong}")
@@ -36,7 +34,20 @@ def survey(listed: Listed) -> Row:
         open_turn=open_turn(opened),
         name=opened.name,
         pending=len(opened.pending) + sum(each.under_way for each in opened.outgoing),
+        next_timer=next_timer(opened),
     )
+
+
+def next_timer(opened: Opened) -> int | None:
+    """When the earliest timer comes, as far as the file tells it without a clock."""
+    found: list[int] = []
+    for timer in opened.timers:
+        try:
+            due = due_of(timer, timer.due)
+        except ConfigError:  # no time zones here: whoever wakes it will say so
+            due = timer.due
+        found += [] if due is None else [due]
+    return min(found, default=None)
 
 
 def open_turn(opened: Opened) -> bool:
