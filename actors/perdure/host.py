@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from perdure.actors import arguments, previewing
+from perdure.actors.approvals import Approver, Remember, verdict
 from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, Wake
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
@@ -41,7 +42,7 @@ from perdure.edges.placement import LocalPlacement
 from perdure.edges.settings import Settings
 from perdure.edges.tools.mcp import servers
 from perdure.errors import Busy, Closed, Parked, UsageError
-from perdure.events import Event, Reply
+from perdure.events import ApprovalAsked, Event, Reply
 from perdure.hosting.furnish import Ground, furnish
 from perdure.hosting.given import checked
 from perdure.kernel.clock import Clock, RealClock
@@ -78,6 +79,8 @@ class Host:
     compactions; `flush`: called before one, with what it would take away, for text that is appended to the
     day's note. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
+    `approve` is asked before a tool that `[tools] approve` names, or `exec` in mode `ask`, runs; "events":
+    whoever listens to `events()` answers by `answer`; by default nobody is there, and such calls are refused.
     `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
     Raises `Locked` where another host has the state folder, `ConfigError` for a wrong setting.
     """
@@ -101,6 +104,7 @@ class Host:
         clock: Clock | None = None,
         io: IoPolicy | None = None,
         timing: Timing | None = None,
+        approve: Approver | Literal["events"] | None = None,
         most_awake: int | None = None,
         truncate_after: int | None = None,
         environ: Mapping[str, str] | None = None,
@@ -113,7 +117,8 @@ class Host:
         self._given = checked(
             model=model, models=models, factories=factories, tools=tools, engine=engine, trigger=trigger,
             flush=flush, workspace=workspace, window=window, shown_workspace=shown_workspace, hooks=hooks,
-            timing=timing, most_awake=most_awake, truncate_after=truncate_after, environ=environ,
+            timing=timing, approve=approve, most_awake=most_awake, truncate_after=truncate_after,
+            environ=environ,
         )  # fmt: skip
         self.registry = Registry()
         self.away: list[str] = []  # tool servers that could not be reached, and why
@@ -228,6 +233,18 @@ class Host:
     async def abort(self, key: str) -> bool:
         """Stop the session's running turn, or its compaction; whether there was anything to stop."""
         return bool(await self._ask(key, Abort, 30.0))
+
+    def approvals(self, key: str | None = None) -> tuple[ApprovalAsked, ...]:
+        """Tool calls that wait for a person, of one session or all, the oldest first."""
+        self._must_run()
+        return self.services.approvals.waiting(key)
+
+    def answer(
+        self, id: str, allow: bool, *, remember: Remember = "once", note: str = "", key: str | None = None
+    ) -> None:
+        """Answer one; `note` is told to the model. `key`: only that session's. Raises `UsageError`."""
+        self._must_run()
+        self.services.approvals.answer(id, verdict(allow, remember, note), key)
 
     def events(self, key: str | None = None) -> AsyncIterator[Event]:
         """What happens from now on, in one session or all: best-effort, the oldest goes when you are slow."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perdure.actors.approvals import Approvals
 from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
@@ -104,6 +105,7 @@ class Services:
     events: Channel
     log: Log
     upkeep: Upkeep
+    approvals: Approvals
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None

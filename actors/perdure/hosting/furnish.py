@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perdure.actors import tree
+from perdure.actors.approvals import Approvals
 from perdure.actors.directory import Directory
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
@@ -95,10 +96,20 @@ class Furnished:
 def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     """All of it. `more`: tools of servers, beside the default set or the program's own."""
     settings, clock, kernel, log = ground.settings, ground.clock, ground.kernel, ground.log
-    tools = given.tools if given.tools is not None else default_tools(settings)
+    events = kernel.channel("events", on_drop=lambda *_: None)
+    approvals = Approvals(
+        kernel,
+        events.publish,
+        given.approve,
+        tools=settings.tools.approve,
+        seconds=settings.tools.approval_seconds,
+        epoch=getattr(ground.placement.grant(0), "token", 0),
+    )
+    tools = given.tools
+    if tools is None:
+        tools = default_tools(settings, approvals.granted, ahead=True)
     by_name = {tool.spec.name: tool for tool in (*tools, *more)}
     resolved = resolver(ground, given, by_name)
-    events = kernel.channel("events", on_drop=lambda *_: None)
     tell = (log, resolved.stands_in, events.publish)
     compaction, cache = settings.compaction, settings.cache
     services: Services
@@ -115,6 +126,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         events=events,
         log=log,
         upkeep=ground.upkeep,
+        approvals=approvals,
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),
