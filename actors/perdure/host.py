@@ -45,6 +45,7 @@ from perdure.errors import Busy, Closed, Parked, UsageError
 from perdure.events import ApprovalAsked, Event, Reply
 from perdure.hosting.furnish import Ground, furnish
 from perdure.hosting.given import checked
+from perdure.hosting.watching import Watching
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
 from perdure.kernel.errors import Closed as KernelClosed
@@ -146,6 +147,8 @@ class Host:
                 self.clock, on_event=self._kernel_event, mailbox_bound=self.settings.host.mailbox
             )
             await self._stack.enter_async_context(self.kernel)
+            awake = self._given.most_awake or self.settings.host.awake
+            self.watching = Watching(self.folder, self.kernel, self.clock, self.log, awake=awake)
             self.upkeep = Upkeep(self.kernel, self.io, index, self.log)
             self._furnish(await self._mcp_tools())
         except BaseException:
@@ -268,7 +271,24 @@ class Host:
     def status(self, *, deep: bool = False) -> dict[str, Any]:
         """Figures of this host, in the form that `perdure status --json` prints."""
         self._must_run()
-        return host_status(self.services, self.directory, self.totals, deep=deep)
+        told = host_status(self.services, self.directory, self.totals, deep=deep)
+        told |= (more := self.watching.status(self.without))
+        told["host"]["loop_lag_ms"] = more["lag"] and more["lag"]["p99_ms"]
+        return told
+
+    def health(self) -> list[str]:
+        """Why this host should get no traffic now, in words; empty: it is ready."""
+        if self.closing or not self.running:
+            return ["the host is stopping" if self.closing else "the host is not running"]
+        return self.watching.health()
+
+    @property
+    def without(self) -> list[str]:
+        """What the host does without, in words: tool servers, plugins, index, pictures."""
+        missing = [] if self.upkeep.indexed or self.clock.virtual else ["there is no index of sessions"]
+        if self.services.scaler is None and not self.clock.virtual:
+            missing.append("pictures are not scaled: pip install 'perdure[images]'")
+        return [*filter(None, (self.resolver.replaced,)), *self.away, *missing]
 
     def _must_run(self) -> None:
         if not self.running:
@@ -311,6 +331,7 @@ class Host:
             log=self.log,
             upkeep=self.upkeep,
             registry=self.registry,
+            awake=self.watching.awake,
         )
         found = furnish(ground, self._given, more)
         self.services, self.directory, self.resolver = found.services, found.directory, found.resolver
@@ -337,4 +358,4 @@ class Host:
 
     def _kernel_event(self, name: str, fields: dict[str, object]) -> None:
         plain = {k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()}
-        self.log(f"kernel.{name}", **plain)
+        self.log.graded(f"kernel.{name}", **plain)

@@ -20,14 +20,18 @@ from perdure.records import Block, Text, Thinking
 async def call_model(services: Services, view: Snapshot, prepared: Prepared, tally: Tally) -> Answer:
     """The model's answer to `prepared`. Raises the `ModelError` that retrying did not cure."""
     request = Request(prepared.body, view.environment.model, prepared.tokens, view.key)
+    ref = request.model.ref
     for attempt in range(services.timing.retries + 1):
+        services.calls.asked(ref)
         try:
             return await _once(services, request, tally)
         except ModelError as error:
+            services.calls.failed(ref, error.kind)
             if not error.retryable or attempt == services.timing.retries:
                 raise
             wait = pause(services.timing, attempt, error.retry_after)
             tally.errors.append(str(error))
+            services.calls.retried(ref)
             services.log.warning(
                 "model.retry", session=view.key, kind=error.kind, wait=wait, attempt=attempt + 1
             )
@@ -40,6 +44,15 @@ async def call_model(services: Services, view: Snapshot, prepared: Prepared, tal
 
 async def answer_of(services: Services, request: Request, until: float = inf) -> Answer:
     """One call that nobody listens to, without a second try, at most until `until`. Raises `ModelError`."""
+    services.calls.asked(request.model.ref)
+    try:
+        return await _answered(services, request, until)
+    except ModelError as error:
+        services.calls.failed(request.model.ref, error.kind)
+        raise
+
+
+async def _answered(services: Services, request: Request, until: float) -> Answer:
     stream = services.resolver.model(request.model).stream(request)
     try:
         while True:

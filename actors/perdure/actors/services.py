@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perdure.actors.approvals import Approvals
+from perdure.actors.calls import Calls
 from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
@@ -106,6 +107,7 @@ class Services:
     log: Log
     upkeep: Upkeep
     approvals: Approvals
+    calls: Calls
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None

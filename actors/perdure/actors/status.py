@@ -71,7 +71,7 @@ def host_status(
             for name, busy, queued, done, crashed, state in stats.pools
         ],
         "engines": [{"id": services.resolver.engine("").info.id}],
-        "models": [model_line(model) for model in services.resolver.models()],
+        "models": services.calls.lines(),
         "totals": {
             **totals.line(),
             "mail": stats.handled,
@@ -122,15 +122,6 @@ def cache_line(session: Session) -> dict[str, Any]:
             "rewrite_usd": advice.rewrite_usd,
             "until_seconds": advice.until,
         },
-    }
-
-
-def model_line(model: Any) -> dict[str, Any]:
-    """A model's counters, where it keeps them."""
-    return {
-        "name": model.info.ref,
-        "requests": getattr(model, "requests", 0),
-        "errors": dict(getattr(model, "errors", {})),
     }
 
 

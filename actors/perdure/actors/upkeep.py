@@ -47,6 +47,11 @@ class Upkeep:
         self._timer: Timer | None = None
         self._locks_due = kernel.clock.now() + LOCKS_EVERY
 
+    @property
+    def indexed(self) -> bool:
+        """Whether there is an index."""
+        return self._index is not None
+
     def begin(self, files: Callable[[], Iterable[Listed]], wake: Callable[[str], None]) -> None:
         """Make an index that is missing, and wake the sessions that were closed with work to do."""
         if self._index is not None:
@@ -181,4 +186,4 @@ class Upkeep:
         try:
             work()
         except (PerdureError, OSError) as error:
-            self._log.warning(event, error=str(error))
+            self._log.graded(event, error=str(error))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perdure.actors import tree
 from perdure.actors.approvals import Approvals
+from perdure.actors.calls import Calls
 from perdure.actors.directory import Directory
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
@@ -46,6 +47,7 @@ class Ground:
     log: Log
     upkeep: Upkeep
     registry: Registry
+    awake: int  # sessions that may be, as far as the machine allows
 
 
 def session_files(ground: Ground) -> SessionFiles:
@@ -96,7 +98,7 @@ class Furnished:
 def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     """All of it. `more`: tools of servers, beside the default set or the program's own."""
     settings, clock, kernel, log = ground.settings, ground.clock, ground.kernel, ground.log
-    events = kernel.channel("events", on_drop=lambda *_: None)
+    events = kernel.channel("events")
     approvals = Approvals(
         kernel,
         events.publish,
@@ -127,6 +129,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         log=log,
         upkeep=ground.upkeep,
         approvals=approvals,
+        calls=Calls(),
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),
@@ -142,7 +145,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         cache_life=max(PRUNE_TTL_SECONDS, LIFE[settings.models.cache]),
         on_idle=lambda key: directory.rested(key),
     )
-    directory = Directory(services, given.most_awake or settings.host.awake)
+    directory = Directory(services, ground.awake)
     return Furnished(services, directory, resolved)
 
 

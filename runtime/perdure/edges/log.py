@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,11 +20,15 @@ import structlog
 from structlog.contextvars import bound_contextvars, merge_contextvars
 
 from perdure.context.text.secrets import REDACTED, is_secret_name, redact
+from perdure.edges.log_events import EVENTS, grade
+from perdure.kernel.jobs import running
 
 MAX_TEXT = 8_192  # of one field; the log tells what happened, not what was said
 MAX_ITEMS = 100
 MAX_DEPTH = 6
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "off": 50}
+
+UNLISTED = "log.unlisted"
 
 Event = MutableMapping[str, Any]
 
@@ -81,30 +86,44 @@ class RotatingFile:
 
 
 class Log:
-    """A logger bound to fields. Methods take an event name and fields; none of them raises."""
+    """A logger bound to fields. Methods take an event name and fields; none of them raises.
 
-    def __init__(self, logger: Any, sink: RotatingFile | None = None) -> None:
+    `counts`: how often each listed event came, whatever the level; other names count as `log.unlisted`.
+    """
+
+    def __init__(
+        self, logger: Any, sink: RotatingFile | None = None, counts: Counter[str] | None = None
+    ) -> None:
         self._logger, self._sink = logger, sink
+        self.counts: Counter[str] = Counter() if counts is None else counts
 
     def bind(self, **fields: Any) -> Log:
         """A log whose events all carry `fields` (session, turn, worker)."""
-        return Log(self._logger.bind(**fields), self._sink)
+        return Log(self._logger.bind(**fields), self._sink, self.counts)
 
     def debug(self, event: str, **fields: Any) -> None:
         """For who reads the code beside the log."""
+        self.counts[event if event in EVENTS else UNLISTED] += 1
         self._logger.debug(event, **fields)
 
     def info(self, event: str, **fields: Any) -> None:
         """What happened."""
+        self.counts[event if event in EVENTS else UNLISTED] += 1
         self._logger.info(event, **fields)
 
     def warning(self, event: str, **fields: Any) -> None:
         """What an operator should look at some day."""
+        self.counts[event if event in EVENTS else UNLISTED] += 1
         self._logger.warning(event, **fields)
 
     def error(self, event: str, **fields: Any) -> None:
         """What an operator should look at now."""
+        self.counts[event if event in EVENTS else UNLISTED] += 1
         self._logger.error(event, **fields)
+
+    def graded(self, event: str, **fields: Any) -> None:
+        """At the level that the list of events gives it, for names that are put together."""
+        {"error": self.error, "warning": self.warning, "note": self.info}[grade(event)](event, **fields)
 
     def __call__(self, event: str, **fields: Any) -> None:
         self.info(event, **fields)
@@ -153,11 +172,33 @@ def _logger(write: Callable[[bytes], None], level: int, wall_ms: Callable[[], in
 
     return structlog.wrap_logger(
         _Sink(write),
-        processors=[merge_contextvars, structlog.processors.add_log_level, stamp, redacted, render],
+        processors=[merge_contextvars, acting, structlog.processors.add_log_level, stamp, redacted, render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         context_class=dict,
         cache_logger_on_first_use=False,
     ).bind()
+
+
+def acting(_logger: Any, _method: str, event: Event) -> Event:
+    """The structlog processor: whose work logs, from the key of the job that does it.
+
+    `SESSION#TURN…` is a turn, `SESSION#work` another job of the session, `POOL:SESSION` a worker.
+    """
+    job = running.get()
+    if not job:
+        return event
+    whose, _, what = job.partition("#")
+    pool, colon, key = whose.partition(":")
+    if colon and pool != "agent":
+        event.setdefault("worker", pool)
+        whose = key
+    elif what[:1].isdigit():
+        event.setdefault("turn", int(what.partition("/")[0].partition(".")[0]))
+    elif what:
+        event.setdefault("job", what)
+    if colon:
+        event.setdefault("session", whose)
+    return event
 
 
 class _Sink:
