@@ -41,10 +41,11 @@ from perdure.edges.log import open_log
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.settings import Settings
 from perdure.edges.tools.mcp import servers
-from perdure.errors import Busy, Closed, Parked, UsageError
+from perdure.errors import Busy, Closed, ConfigError, Parked, UsageError
 from perdure.events import ApprovalAsked, Event, Reply
 from perdure.hosting.furnish import Ground, furnish
 from perdure.hosting.given import checked
+from perdure.hosting.reloading import Reloaded, adopt
 from perdure.hosting.watching import Watching
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
@@ -236,6 +237,22 @@ class Host:
     async def abort(self, key: str) -> bool:
         """Stop the session's running turn, or its compaction; whether there was anything to stop."""
         return bool(await self._ask(key, Abort, 30.0))
+
+    async def reload(self, settings: Settings | None = None) -> Reloaded:
+        """Take over what can change live, from `perdure.toml` or as given; the rest is refused by key.
+
+        Raises `ConfigError` for a wrong file: then nothing has changed.
+        """
+        self._must_run()
+        own = self._given
+        try:
+            new = settings
+            if new is None:
+                new = await self.io.run(lambda: load(state=self.folder.path, environ=own.environ))
+            return adopt(self, new, own_timing=own.timing is not None, own_awake=own.most_awake is not None)
+        except ConfigError as error:
+            self.log.error("config.refused", error=str(error))
+            raise
 
     def approvals(self, key: str | None = None) -> tuple[ApprovalAsked, ...]:
         """Tool calls that wait for a person, of one session or all, the oldest first."""

@@ -91,9 +91,12 @@ def configured_timing(settings: Settings) -> Timing:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Services:
-    """The bundle. `publish(key, event)` reaches `.events()` streams; it is best-effort."""
+    """The bundle; only a reload of the configuration changes it.
+
+    `publish(key, event)` reaches `.events()` streams; it is best-effort.
+    """
 
     kernel: Kernel
     clock: Clock

@@ -31,9 +31,14 @@ class Watching:
         self.machine = look(folder.path, clock.wall_ms())
         for short in self.machine.short(awake):
             log.warning("machine.short", of=short)
-        self.awake = min(awake, self.machine.awake or awake)
+        self.awake = self.bounded(awake)
         self.lag = LagWatch(self._blocked)
         kernel.spawn("lag", self.lag.run)
+
+    def bounded(self, awake: int) -> int:
+        """So many sessions, or as many as the machine allows."""
+        self._wanted = awake
+        return min(awake, (self.machine and self.machine.awake) or awake)
 
     def _blocked(self, found: Blocked) -> None:
         """Also called from the watch's own thread."""

@@ -46,6 +46,10 @@ class RotatingFile:
         self._size = 0
         self.dropped = 0
 
+    def limit(self, max_bytes: int, keep: int) -> None:
+        """Other bounds from the next line on."""
+        self._max, self._keep = max_bytes, keep
+
     def write(self, line: bytes) -> None:
         """One line with its newline, in one unbuffered write."""
         with self._lock:
@@ -132,6 +136,15 @@ class Log:
     def dropped(self) -> int:
         """Lines that could not be written."""
         return self._sink.dropped if self._sink is not None else 0
+
+    def adjust(self, level: str, max_mb: int, keep: int) -> None:
+        """Another level, size and number of old files, for this log (not for those bound before)."""
+        make = structlog.make_filtering_bound_logger(LEVELS[level])
+        self._logger = structlog.wrap_logger(
+            self._logger._logger, self._logger._processors, make, dict, False
+        ).bind()
+        if self._sink is not None:
+            self._sink.limit(max_mb << 20, keep)
 
     def close(self) -> None:
         """Close the file."""
