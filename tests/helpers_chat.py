@@ -152,6 +152,10 @@ SCRIPTS: dict[str, tuple[ScriptedReply | Callable[[], Any], ...]] = {
     "gated": (_gated,),
     "cut": (say("one two three four", chunks=4, fault="cut"), say("the whole answer")),
     "stalls": (say("so much " * 400), say("so much " * 400), fail("stall")),
+    "looks": (
+        ScriptedReply((call("find", "toolu_1", pattern="*"), call("find", "toolu_2", pattern="a*"))),
+        say("the answer"),
+    ),
     "overloaded": (fail("overloaded"), say("the answer")),
 }
 

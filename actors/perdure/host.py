@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from perdure.actors import arguments, previewing
+from perdure.actors.approvals import Approver, Remember, verdict
 from perdure.actors.durable import Durable
 from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, OutboxAsk, Timetable, Wake
 from perdure.actors.outbox import Outlet
@@ -49,15 +50,16 @@ from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.facts import Outgoing
 from perdure.edges.settings import Settings
 from perdure.edges.tools.mcp import servers
-from perdure.errors import Busy, Closed, Parked, UsageError
-from perdure.events import Event, Reply
+from perdure.errors import Busy, Closed, ConfigError, Parked, UsageError
+from perdure.events import ApprovalAsked, Event, Reply
 from perdure.hosting import storage
 from perdure.hosting.draining import Drained, Settler, drain
 from perdure.hosting.furnish import Ground, furnish
 from perdure.hosting.given import checked
 from perdure.hosting.parking import Parking
+from perdure.hosting.reloading import Reloaded, adopt
 from perdure.hosting.scheduling import CatchUp, Scheduled, Wish, begin_timers, in_order
-from perdure.hosting.trouble import tell
+from perdure.hosting.watching import Watching
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
 from perdure.kernel.errors import Closed as KernelClosed
@@ -98,6 +100,8 @@ class Host:
     day's note. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
     `channels`: ways out for answers that no caller awaits, beside the configured ones.
+    `approve` is asked before a tool that `[tools] approve` names, or `exec` in mode `ask`, runs; "events":
+    whoever listens to `events()` answers by `answer`; by default nobody is there, and such calls are refused.
     `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
     Raises `Locked` where another host has the state folder, `NewerState` where a newer perdure wrote it,
     `ConfigError` for a wrong setting.
@@ -122,6 +126,7 @@ class Host:
         clock: Clock | None = None,
         io: IoPolicy | None = None,
         timing: Timing | None = None,
+        approve: Approver | Literal["events"] | None = None,
         most_awake: int | None = None,
         truncate_after: int | None = None,
         channels: Iterable[OutboundChannel | Outlet] = (),
@@ -135,7 +140,7 @@ class Host:
         self._given = checked(
             model=model, models=models, factories=factories, tools=tools, engine=engine, trigger=trigger,
             flush=flush, workspace=workspace, window=window, shown_workspace=shown_workspace, hooks=hooks,
-            timing=timing, most_awake=most_awake, truncate_after=truncate_after,
+            timing=timing, approve=approve, most_awake=most_awake, truncate_after=truncate_after,
             channels=channels, environ=environ,
         )  # fmt: skip
         self.registry = Registry()
@@ -182,6 +187,8 @@ class Host:
             self.upkeep = Upkeep(self.kernel, self.io, index, self.log, syncs=journal is None)
             self.durable = Durable(self.kernel, self.io, journal, self.log)
             self.timers = Timers(self.kernel, self.io, index, self.log)
+            awake = self._given.most_awake or self.settings.host.awake
+            self.watching = Watching(self.folder, self.kernel, self.clock, self.log, awake=awake)
             self._furnish(await self._mcp_tools())
             await self.deleting.finish()
         except BaseException:
@@ -353,6 +360,34 @@ class Host:
         """Take a schedule away. Raises `UsageError` where there is none of that id."""
         await self._ask(key, lambda done: Timetable(done, gone=id), 30.0)
 
+    async def reload(self, settings: Settings | None = None) -> Reloaded:
+        """Take over what can change live, from `perdure.toml` or as given; the rest is refused by key.
+
+        Raises `ConfigError` for a wrong file: then nothing has changed.
+        """
+        self._must_run()
+        own = self._given
+        try:
+            new = settings
+            if new is None:
+                new = await self.io.run(lambda: load(state=self.folder.path, environ=own.environ))
+            return adopt(self, new, own_timing=own.timing is not None, own_awake=own.most_awake is not None)
+        except ConfigError as error:
+            self.log.error("config.refused", error=str(error))
+            raise
+
+    def approvals(self, key: str | None = None) -> tuple[ApprovalAsked, ...]:
+        """Tool calls that wait for a person, of one session or all, the oldest first."""
+        self._must_run()
+        return self.services.approvals.waiting(key)
+
+    def answer(
+        self, id: str, allow: bool, *, remember: Remember = "once", note: str = "", key: str | None = None
+    ) -> None:
+        """Answer one; `note` is told to the model. `key`: only that session's. Raises `UsageError`."""
+        self._must_run()
+        self.services.approvals.answer(id, verdict(allow, remember, note), key)
+
     def events(self, key: str | None = None) -> AsyncIterator[Event]:
         """What happens from now on, in one session or all: best-effort, the oldest goes when you are slow."""
         self._must_run()
@@ -390,8 +425,25 @@ class Host:
     def status(self, *, deep: bool = False) -> dict[str, Any]:
         """Figures of this host, in the form that `perdure status --json` prints."""
         self._must_run()
-        found = host_status(self.services, self.directory, self.totals, deep=deep)
-        return found | {"parked": self.parking.lines(), "quarantined": self.parking.quarantined()}
+        told = host_status(self.services, self.directory, self.totals, deep=deep)
+        told |= {"parked": self.parking.lines(), "quarantined": self.parking.quarantined()}
+        told |= (more := self.watching.status(self.without))
+        told["host"]["loop_lag_ms"] = more["lag"] and more["lag"]["p99_ms"]
+        return told
+
+    def health(self) -> list[str]:
+        """Why this host should get no traffic now, in words; empty: it is ready."""
+        if self.closing or not self.running:
+            return ["the host is stopping" if self.closing else "the host is not running"]
+        return self.watching.health()
+
+    @property
+    def without(self) -> list[str]:
+        """What the host does without, in words: tool servers, plugins, index, pictures."""
+        missing = [] if self.upkeep.indexed or self.clock.virtual else ["there is no index of sessions"]
+        if self.services.scaler is None and not self.clock.virtual:
+            missing.append("pictures are not scaled: pip install 'perdure[images]'")
+        return [*filter(None, (self.resolver.replaced,)), *self.away, *missing]
 
     def _must_run(self) -> None:
         if not self.running:
@@ -436,6 +488,7 @@ class Host:
             durable=self.durable,
             timers=self.timers,
             registry=self.registry,
+            awake=self.watching.awake,
         )
         found = furnish(ground, self._given, more)
         self.services, self.directory, self.resolver = found.services, found.directory, found.resolver
@@ -466,6 +519,7 @@ class Host:
         return f"{self.clock.wall_ms():x}-{grant.token if grant else 0:x}-{self._mids:x}"
 
     def _kernel_event(self, name: str, fields: dict[str, object]) -> None:
-        tell(self.log, name, fields)
+        plain = {k: v if isinstance(v, int | float | str) else repr(v) for k, v in fields.items()}
+        self.log.graded(f"kernel.{name}", **plain)
         if hasattr(self, "parking"):
             self.parking.told(name, fields)

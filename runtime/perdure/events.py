@@ -78,6 +78,31 @@ class ToolEnded(Record):
     is_error: bool
 
 
+class ApprovalAsked(Record):
+    """Event: a call waits for a person, `seconds` at most. `subject`: what an answer for the session covers.
+
+    `arguments` are JSON; both are redacted and cut. Answered by `Host.answer(id, …)`, `/approve`, `/deny`.
+    """
+
+    key: str
+    id: str
+    tool: str
+    call_id: str
+    subject: str
+    arguments: str
+    seconds: float
+
+
+class ApprovalAnswered(Record):
+    """Event: nobody is asked any more. `outcome`: allowed, denied, expired, cancelled."""
+
+    key: str
+    id: str
+    tool: str
+    call_id: str
+    outcome: str
+
+
 class Notice(Record):
     """Event: something a user should know of (`kind`: compaction, truncation, retry, repair …)."""
 
@@ -93,4 +118,14 @@ class TurnFinished(Record):
     reply: Reply
 
 
-Event: TypeAlias = TurnStarted | Said | Thought | ToolStarted | ToolEnded | Notice | TurnFinished
+Event: TypeAlias = (
+    TurnStarted
+    | Said
+    | Thought
+    | ToolStarted
+    | ToolEnded
+    | ApprovalAsked
+    | ApprovalAnswered
+    | Notice
+    | TurnFinished
+)

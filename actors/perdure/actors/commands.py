@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.actors import pinning
+from perdure.actors.approvals import verdict
 from perdure.actors.messages import Command
 from perdure.context.text.plural import counted
 from perdure.errors import PerdureError, UsageError
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 HELP = (
     "commands: /help, /compact [focus], /undo, /pin [TEXT], /pins, /unpin N|all, /status, /model [ref], "
-    "/think [level], /name TEXT, /outbox [retry|drop ENTRY|all], /abort, /new"
+    "/think [level], /name TEXT, /outbox [retry|drop ENTRY|all], "
+    "/approvals, /approve [ID] [session], /deny [ID] [why], /abort, /new"
 )
 LEVELS = ("off", "minimal", "low", "medium", "high")
 
@@ -48,6 +50,8 @@ def run(session: Session, mail: Command) -> None:
                 answer = pinning.listed(session)
             case "unpin":
                 answer = pinning.unpin(session, mail.argument)
+            case "approve" | "deny" | "approvals":
+                answer = _approval(session, mail.name, mail.argument)
             case "help":
                 answer = HELP
             case "abort" | "stop":
@@ -73,6 +77,25 @@ def status(session: Session) -> str:
         f"compactions {t.compactions}, waiting messages {len(t.pending)}, state {session.state}",
     ]
     return "\n".join(lines)
+
+
+def _approval(session: Session, name: str, argument: str) -> str:
+    """`/approve [ID] [session]`, `/deny [ID] [why]`, `/approvals`; without an id the session's oldest."""
+    approvals = session.services.approvals
+    waiting = approvals.waiting(session.key)
+    if name == "approvals":
+        listed = [f"{w.id}: {w.subject} {w.arguments}" for w in waiting]
+        return "\n".join(listed) or "Nothing waits for approval."
+    first, _, rest = argument.partition(" ")
+    if first not in {w.id for w in waiting}:
+        if not waiting:
+            raise UsageError("nothing waits for approval here")
+        first, rest = waiting[0].id, argument
+    if name == "approve" and rest.strip() not in ("", "session"):
+        raise UsageError("/approve takes an id and the word session: /approvals lists what waits")
+    told = verdict(name == "approve", "session" if name == "approve" and rest else "once", rest.strip())
+    asked = approvals.answer(first, told, session.key)
+    return f"{'Allowed' if told.allow else 'Denied'}: {asked.subject}"
 
 
 def _model(session: Session, ref: str) -> str:

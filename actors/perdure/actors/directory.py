@@ -56,7 +56,7 @@ class Directory:
     """Refs by key. `most_awake` bounds the sessions in memory; those at work are not counted out."""
 
     def __init__(self, services: Services, most_awake: int) -> None:
-        self._services, self._most_awake = services, most_awake
+        self._services, self.most_awake = services, most_awake
         self._refs: dict[str, Ref] = {}
         self.awake: dict[str, Session] = {}
         self._resting: OrderedDict[str, None] = OrderedDict()
@@ -108,7 +108,7 @@ class Directory:
         self._leaving.discard(key)
         self._resting.pop(key, None)
         self._resting[key] = None
-        while len(self.awake) - len(self._leaving) > self._most_awake and self._resting:
+        while len(self.awake) - len(self._leaving) > self.most_awake and self._resting:
             oldest, _ = self._resting.popitem(last=False)
             if oldest in self.awake:
                 self._leaving.add(oldest)

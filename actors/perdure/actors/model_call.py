@@ -41,6 +41,7 @@ async def call_model(
                 raise
             wait = pause(services.timing, attempt, error.retry_after)
             tally.errors.append(str(error))
+            services.calls.retried(env.model.ref)
             services.log.warning(
                 "model.retry", session=view.key, kind=error.kind, wait=wait, attempt=attempt + 1
             )
@@ -75,10 +76,12 @@ async def _allowed(
     until: float = inf,
 ) -> Answer:
     """`call` once the provider has room and the budget allows it; both are told what became of it."""
-    reserved = await _reserved(services, request, output, slot, until)
+    reserved, ref = await _reserved(services, request, output, slot, until), request.model.ref
+    services.calls.asked(ref)
     try:
         answer = await call(services, request, given)
     except ModelError as error:
+        services.calls.failed(ref, error.kind)
         slot.failed(error)
         if error.kind not in UNKNOWN_COST:  # refused: nothing was used
             reserved.settle(Usage())

@@ -66,6 +66,14 @@ class HostResolver:
         self._engine: ContextEngine | None = None
         self.replaced = ""  # in words, where a chosen plugin is not the one in use
 
+    def adopt(self, settings: Settings) -> None:
+        """From now on, for whatever is resolved anew. Raises `ConfigError` for what can't work together."""
+        lines_for(settings, self._window or settings.models.window or self._default.window)
+        for ref in (settings.compaction.model, *(agent.model for agent in settings.agents)):
+            if ref:
+                self.model_info(ref)
+        self._settings = settings
+
     def workspace(self, key: str) -> Path:
         """`--workspace`, else the agent's from the configuration, else its folder in the state."""
         if self._workspace is not None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from perdure.actors.approvals import Approvals
+from perdure.actors.calls import Calls
 from perdure.actors.durable import Durable
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
@@ -101,9 +103,12 @@ def configured_timing(settings: Settings) -> Timing:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Services:
-    """The bundle. `publish(key, event)` reaches `.events()` streams; it is best-effort."""
+    """The bundle; only a reload of the configuration changes it.
+
+    `publish(key, event)` reaches `.events()` streams; it is best-effort.
+    """
 
     kernel: Kernel
     clock: Clock
@@ -123,6 +128,8 @@ class Services:
     inbound: Inbound
     waits: Waits
     timers: Timers
+    approvals: Approvals
+    calls: Calls
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None

@@ -225,8 +225,9 @@ class Session:
 
         def back(outcome: Outcome) -> None:
             if not isinstance(outcome, Returned):
-                log = self.services.log.error if isinstance(outcome, Failed) else self.services.log
-                log("worker.failed", session=self.key, pool=pool, outcome=describe(outcome))
+                self.services.log.warning(
+                    "worker.failed", session=self.key, pool=pool, outcome=describe(outcome)
+                )
             answer = outcome.value if isinstance(outcome, Returned) else instead(outcome)
             if isinstance(answer, Mail):
                 self.ref.post(answer)
@@ -244,7 +245,7 @@ class Session:
 
     def notice(self, kind: str, text: str) -> None:
         """Tell the user, once, what happened to the session."""
-        self.services.log(f"session.{kind}", session=self.key, text=text)
+        self.services.log.graded(f"session.{kind}", session=self.key, text=text)
         self.services.events.publish(Notice(self.key, kind, text))
 
     # --- waking -----------------------------------------------------------------------------------

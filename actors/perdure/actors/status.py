@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.edges.log_events import grade
 from perdure.events import Event, Notice, TurnFinished
 from perdure.records import Usage
 
@@ -73,7 +74,7 @@ def host_status(
         ],
         "outbox": services.outbox.figures(),
         "engines": [{"id": services.resolver.engine("").info.id}],
-        "models": [model_line(model) for model in services.resolver.models()],
+        "models": services.calls.lines(),
         "totals": {
             **totals.line(),
             "mail": stats.handled,
@@ -93,7 +94,7 @@ def host_status(
             {"name": name, "published": published, "dropped": dropped}
             for name, published, dropped in stats.channels
         ],
-        "trouble": dict(services.log.counts),
+        "trouble": {name: count for name, count in services.log.counts.items() if grade(name) != "note"},
         "timers": services.timers.line(),
     }
     if deep:
@@ -137,15 +138,6 @@ def cache_line(session: Session) -> dict[str, Any]:
             "rewrite_usd": advice.rewrite_usd,
             "until_seconds": advice.until,
         },
-    }
-
-
-def model_line(model: Any) -> dict[str, Any]:
-    """A model's counters, where it keeps them."""
-    return {
-        "name": model.info.ref,
-        "requests": getattr(model, "requests", 0),
-        "errors": dict(getattr(model, "errors", {})),
     }
 
 

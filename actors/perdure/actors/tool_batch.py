@@ -20,7 +20,7 @@ from perdure.actors.recalling import SessionRecall
 from perdure.actors.services import Services
 from perdure.actors.waits import inside
 from perdure.contracts import Recall, ToolOutput
-from perdure.edges.tools.outcome import bad_arguments, failed, timed_out, unknown_tool
+from perdure.edges.tools.outcome import bad_arguments, failed, failure, timed_out, unknown_tool
 from perdure.errors import PerdureError
 from perdure.events import ToolEnded, ToolStarted
 from perdure.kernel.errors import DeadlineExceeded
@@ -75,6 +75,9 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
     arguments = object_or_none(call.arguments)
     if unparsable is not None or arguments is None:
         return bad_arguments(call.name, unparsable or "a JSON object is expected")
+    refusal = await services.approvals.refusal(turn.key, view.session_id, call.id, tool, arguments)
+    if refusal is not None:
+        return failure(refusal, refused=True)
     context = CallContext(
         session=turn.key,
         call_id=call.id,

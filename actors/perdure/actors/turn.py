@@ -179,7 +179,7 @@ class Turn:
         """To the log: what this request shortened for good, and a cache that broke."""
         log, env = self.services.log, view.environment
         for event, counts in told_decisions(prepared.lines, prepared.decisions):
-            log(event, session=self.key, turn=self.number, **counts)
+            log.graded(event, session=self.key, turn=self.number, **counts)
         if self.watch is None:
             return
         broke = self.watch.complete(message.usage, env.model, env.retention, self.tally.asked)

@@ -71,6 +71,11 @@ class Upkeep:
         """The index, where there is one."""
         return self._index
 
+    @property
+    def indexed(self) -> bool:
+        """Whether there is an index."""
+        return self._index is not None
+
     def begin(self, files: Callable[[], Iterable[Listed]], wake: Callable[[str], None]) -> None:
         """Make an index that is missing, and wake the sessions that were closed with work to do."""
         if self._index is not None:
@@ -255,6 +260,6 @@ class Upkeep:
         try:
             work()
         except (PerdureError, OSError) as error:
-            self._log.warning(event, error=str(error))
+            self._log.graded(event, error=str(error))
             return False
         return True

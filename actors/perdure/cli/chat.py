@@ -18,7 +18,7 @@ from perdure.cli.exits import INTERRUPTED
 from perdure.cli.loops import loop_of
 from perdure.cli.output import emit, one_line, say, warn
 from perdure.cli.signals import Signals, hosted
-from perdure.cli.typed import whole_stdin
+from perdure.cli.typed import Lines, whole_stdin
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.errors import UsageError
@@ -69,6 +69,7 @@ def run(
         model=model,
         window=window,
         workspace=workspace,
+        approve="events" if text is None and Lines.of_stdin().typed else None,
     )
     configured = bool(model or settings.models.default or agent_settings(settings, key).model)
 

@@ -13,17 +13,30 @@ import anyio
 from anyio.abc import TaskGroup
 
 from perdure.cli.exits import INTERRUPTED
-from perdure.cli.output import safe, say, warn
+from perdure.cli.output import one_line, safe, say, warn
 from perdure.cli.signals import Signals
 from perdure.cli.typed import Lines
 from perdure.errors import PerdureError
-from perdure.events import Event, Notice, Reply, Said, ToolEnded, ToolStarted, TurnFinished, TurnStarted
+from perdure.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Event,
+    Notice,
+    Reply,
+    Said,
+    ToolEnded,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
 from perdure.host import Host, Sent
 from perdure.records import Block
 
+ANSWERS = {"y": "/approve {}", "yes": "/approve {}", "a": "/approve {} session"}
+ANSWERS |= dict.fromkeys(("", "n", "no"), "/deny {}")
 HELP = (
     "/help, /status, /compact [focus], /undo, /pin [TEXT], /pins, /unpin N|all, /model [ref], "
-    "/think [level], /name TEXT, /new, /abort; "
+    "/think [level], /name TEXT, /approve, /deny [WHY], /new, /abort; "
     "Ctrl-C stops an answer; /quit or Ctrl-D ends."
 )
 UNSENT = "what was attached was not sent"
@@ -125,6 +138,8 @@ class Conversation:
             self._settle()
 
     async def _act(self, name: str, line: str, group: TaskGroup) -> None:
+        if self._typed and not name and (line := self._as_answer(line)).startswith("/"):
+            name = command(line)
         if name == "help":
             self._screen.line(HELP)
         elif name in ("compact", "undo"):  # takes as long as a model does: the next line is read meanwhile
@@ -135,6 +150,17 @@ class Conversation:
             await self._command(line)
         elif line or self._attached:
             await self._send(line, group)
+
+    def _as_answer(self, line: str) -> str:
+        """`y`, `n`, `a` or nothing, where a question stands, as its command; all else means itself."""
+        waiting = self._host.approvals(self._key)
+        form = ANSWERS.get(line.lower()) if waiting else None
+        return line if form is None else form.format(waiting[0].id)
+
+    def _question(self) -> None:
+        for asked in self._host.approvals(self._key)[:1]:
+            self._screen.note(f"  [allow {one_line(asked.subject, 2000)}? y/N/a  {asked.arguments}]")
+            self._screen.prompt()
 
     # --- what is said, and answered ---------------------------------------------------------------
 
@@ -198,6 +224,11 @@ class Conversation:
                 self._screen.note(f"  [{name} …]")
             case ToolEnded(_, _, name, True):
                 self._screen.note(f"  [{name} failed]")
+            case ApprovalAsked() if self._host.approvals(self._key)[:1] == (event,):
+                self._question()
+            case ApprovalAnswered(_, _, tool, _, outcome):
+                self._screen.note(f"  [{tool}: {outcome}]")
+                self._question()  # the next of the batch
             case Notice(_, kind, text) if not self._is_answer(kind, text):
                 self._screen.note(f"  [{kind}: {text}]")
             case TurnFinished(_, reply):

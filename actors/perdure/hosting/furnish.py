@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perdure.actors import tree
+from perdure.actors.approvals import Approvals
+from perdure.actors.calls import Calls
 from perdure.actors.directory import Directory
 from perdure.actors.durable import Durable
 from perdure.actors.gates import Gates
@@ -62,6 +64,7 @@ class Ground:
     durable: Durable
     timers: Timers
     registry: Registry
+    awake: int  # sessions that may be, as far as the machine allows
 
 
 def session_files(ground: Ground) -> SessionFiles:
@@ -115,10 +118,20 @@ class Furnished:
 def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     """All of it. `more`: tools of servers, beside the default set or the program's own."""
     settings, clock, kernel, log = ground.settings, ground.clock, ground.kernel, ground.log
-    tools = given.tools if given.tools is not None else default_tools(settings)
+    events = kernel.channel("events")
+    approvals = Approvals(
+        kernel,
+        events.publish,
+        given.approve,
+        tools=settings.tools.approve,
+        seconds=settings.tools.approval_seconds,
+        epoch=getattr(ground.placement.grant(0), "token", 0),
+    )
+    tools = given.tools
+    if tools is None:
+        tools = default_tools(settings, approvals.granted, ahead=True)
     by_name = {tool.spec.name: tool for tool in (*tools, *more)}
     resolved = resolver(ground, given, by_name)
-    events = kernel.channel("events", on_drop=lambda *_: None)
     tell = (log, resolved.stands_in, events.publish)
     compaction, cache = settings.compaction, settings.cache
     blobs = LocalBlobs(ground.folder.evidence, ground.io)
@@ -152,6 +165,8 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         inbound=Inbound(clock, tenancy, limits),
         waits=Waits(),
         timers=ground.timers,
+        approvals=approvals,
+        calls=Calls(),
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),
@@ -168,7 +183,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         on_idle=lambda key: directory.rested(key),
         on_not_opened=lambda key, error: directory.not_opened(key, error),
     )
-    directory = Directory(services, given.most_awake or settings.host.awake)
+    directory = Directory(services, ground.awake)
     forget = storage.forgetting(ground.folder, ground.durable.journal)
     eraser = Eraser(
         ground.folder.path, blobs, ground.upkeep.index, forget_journal=forget, sync=ground.io.sync

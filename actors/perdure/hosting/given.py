@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from perdure.actors import arguments
+from perdure.actors.approvals import Approver, approver
 from perdure.actors.outbox import Outlet
 from perdure.actors.resolver import ModelFactory
 from perdure.actors.services import Timing
@@ -32,6 +34,7 @@ class Given:
     shown_workspace: str | None = None
     hooks: tuple[TransformContext, ...] = ()
     timing: Timing | None = None
+    approve: Approver | Literal["events"] | None = None
     most_awake: int | None = None
     truncate_after: int | None = None
     channels: tuple[Outlet, ...] = ()
@@ -52,6 +55,7 @@ def checked(
     shown_workspace: str | None,
     hooks: tuple[TransformContext, ...],
     timing: Timing | None,
+    approve: object,
     most_awake: int | None,
     truncate_after: int | None,
     channels: Iterable[OutboundChannel | Outlet],
@@ -71,6 +75,7 @@ def checked(
         shown_workspace=shown_workspace,
         hooks=hooks,
         timing=timing,
+        approve=approver(approve),
         most_awake=most_awake,
         truncate_after=truncate_after,
         channels=arguments.some_channels(channels),

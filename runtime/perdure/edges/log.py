@@ -20,11 +20,15 @@ import structlog
 from structlog.contextvars import bound_contextvars, merge_contextvars
 
 from perdure.context.text.secrets import REDACTED, is_secret_name, redact
+from perdure.edges.log_events import EVENTS, grade
+from perdure.kernel.jobs import running
 
 MAX_TEXT = 8_192  # of one field; the log tells what happened, not what was said
 MAX_ITEMS = 100
 MAX_DEPTH = 6
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "off": 50}
+
+UNLISTED = "log.unlisted"
 
 Event = MutableMapping[str, Any]
 
@@ -41,6 +45,10 @@ class RotatingFile:
         self._descriptor: int | None = None
         self._size = 0
         self.dropped = 0
+
+    def limit(self, max_bytes: int, keep: int) -> None:
+        """Other bounds from the next line on."""
+        self._max, self._keep = max_bytes, keep
 
     def write(self, line: bytes) -> None:
         """One line with its newline, in one unbuffered write."""
@@ -84,7 +92,7 @@ class RotatingFile:
 class Log:
     """A logger bound to fields. Methods take an event name and fields; none of them raises.
 
-    `counts`: warnings and errors by name, whatever the level: every drop, restart and degradation.
+    `counts`: how often each listed event came, whatever the level; other names count as `log.unlisted`.
     """
 
     def __init__(
@@ -99,21 +107,27 @@ class Log:
 
     def debug(self, event: str, **fields: Any) -> None:
         """For who reads the code beside the log."""
+        self.counts[event if event in EVENTS else UNLISTED] += 1
         self._logger.debug(event, **fields)
 
     def info(self, event: str, **fields: Any) -> None:
         """What happened."""
+        self.counts[event if event in EVENTS else UNLISTED] += 1
         self._logger.info(event, **fields)
 
     def warning(self, event: str, **fields: Any) -> None:
         """What an operator should look at some day."""
-        self.counts[event] += 1
+        self.counts[event if event in EVENTS else UNLISTED] += 1
         self._logger.warning(event, **fields)
 
     def error(self, event: str, **fields: Any) -> None:
         """What an operator should look at now."""
-        self.counts[event] += 1
+        self.counts[event if event in EVENTS else UNLISTED] += 1
         self._logger.error(event, **fields)
+
+    def graded(self, event: str, **fields: Any) -> None:
+        """At the level that the list of events gives it, for names that are put together."""
+        {"error": self.error, "warning": self.warning, "note": self.info}[grade(event)](event, **fields)
 
     def __call__(self, event: str, **fields: Any) -> None:
         self.info(event, **fields)
@@ -122,6 +136,15 @@ class Log:
     def dropped(self) -> int:
         """Lines that could not be written."""
         return self._sink.dropped if self._sink is not None else 0
+
+    def adjust(self, level: str, max_mb: int, keep: int) -> None:
+        """Another level, size and number of old files, for this log (not for those bound before)."""
+        make = structlog.make_filtering_bound_logger(LEVELS[level])
+        self._logger = structlog.wrap_logger(
+            self._logger._logger, self._logger._processors, make, dict, False
+        ).bind()
+        if self._sink is not None:
+            self._sink.limit(max_mb << 20, keep)
 
     def close(self) -> None:
         """Close the file."""
@@ -162,11 +185,33 @@ def _logger(write: Callable[[bytes], None], level: int, wall_ms: Callable[[], in
 
     return structlog.wrap_logger(
         _Sink(write),
-        processors=[merge_contextvars, structlog.processors.add_log_level, stamp, redacted, render],
+        processors=[merge_contextvars, acting, structlog.processors.add_log_level, stamp, redacted, render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         context_class=dict,
         cache_logger_on_first_use=False,
     ).bind()
+
+
+def acting(_logger: Any, _method: str, event: Event) -> Event:
+    """The structlog processor: whose work logs, from the key of the job that does it.
+
+    `SESSION#TURN…` is a turn, `SESSION#work` another job of the session, `POOL:SESSION` a worker.
+    """
+    job = running.get()
+    if not job:
+        return event
+    whose, _, what = job.partition("#")
+    pool, colon, key = whose.partition(":")
+    if colon and pool != "agent":
+        event.setdefault("worker", pool)
+        whose = key
+    elif what[:1].isdigit():
+        event.setdefault("turn", int(what.partition("/")[0].partition(".")[0]))
+    elif what:
+        event.setdefault("job", what)
+    if colon:
+        event.setdefault("session", whose)
+    return event
 
 
 class _Sink:

@@ -193,11 +193,16 @@ class ExecSettings(Record):
 
 
 class ToolSettings(Record):
-    """`[tools]`: which tools are offered (`allow` empty: all), and where they work."""
+    """`[tools]`: which tools are offered (`allow` empty: all), and where they work.
+
+    `approve`: globs of tools that run only after a person allowed it, asked for `approval_seconds` at most.
+    """
 
     workspace: str = ""
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    approve: tuple[str, ...] = ()
+    approval_seconds: Seconds = 600.0
     exec: ExecSettings = ExecSettings()
 
 

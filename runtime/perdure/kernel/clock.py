@@ -202,5 +202,15 @@ class RealClock(Clock):
             self._tickers -= 1
 
 
+def monotonic() -> float:
+    """Seconds of the machine, for who watches the loop itself and can't ask a clock that it serves."""
+    return time.monotonic()
+
+
+def cpu_seconds() -> float:
+    """CPU time that this process has used, in all threads."""
+    return time.process_time()
+
+
 def _ignore(_: object) -> None:
     return None

@@ -8,7 +8,7 @@ end is told in `finally`, exactly once. (Pooled: 9 µs a job in steady state; a 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from itertools import count
 from math import inf
@@ -27,6 +27,9 @@ from perdure.kernel.waiter import Waiter
 
 KEEP = 64  # idle tasks kept: enough for steady traffic, about 350 kB
 GRACE = 10.0  # seconds a cancelled job has to obey before it is declared lost
+
+running: ContextVar[str] = ContextVar("perdure_running", default="")
+"""The key of the job that the running code belongs to, for who logs; empty outside of jobs."""
 
 OnEnd = Callable[["Job", Outcome], None]
 Report = Callable[[str, dict[str, object]], None]
@@ -191,6 +194,7 @@ class Jobs:
     async def _run(self, job: Job) -> None:
         self.clock.entered(job.owner)
         outcome: Outcome = Lost()
+        running.set(job.key)
         try:
             outcome = Cancelled() if job.cancelled else await self._guarded(job)
         except BaseException as exc:

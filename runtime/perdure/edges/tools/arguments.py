@@ -37,6 +37,12 @@ class Checked:
     def spec(self) -> ToolSpec:
         return self._tool.spec
 
+    def asks(self, arguments: Mapping[str, Any]) -> str:
+        """What the tool would run and needs approval for; empty for arguments that `run` refuses."""
+        asks = getattr(self._tool, "asks", None)
+        fitted, problems = fit(self._schema, arguments)
+        return str(asks(fitted)) if asks is not None and not problems else ""
+
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         fitted, problems = fit(self._schema, arguments)
         if problems:

@@ -12,7 +12,9 @@ from perdure.edges.tools.search import FindTool, GrepTool
 from perdure.edges.tools.write import EditTool, WriteTool
 
 
-def default_tools(settings: Settings | ToolSettings, approve: Approve | None = None) -> tuple[Tool, ...]:
+def default_tools(
+    settings: Settings | ToolSettings, approve: Approve | None = None, *, ahead: bool = False
+) -> tuple[Tool, ...]:
     """read, write, edit, grep, find, exec (where allowed), recall; then the configuration's own lists.
 
     The order and the bytes of every schema are part of the cached prefix of each request.
@@ -20,7 +22,7 @@ def default_tools(settings: Settings | ToolSettings, approve: Approve | None = N
     chosen = settings.tools if isinstance(settings, Settings) else settings
     tools: list[Tool] = [ReadTool(), WriteTool(), EditTool(), GrepTool(), FindTool()]
     if chosen.exec.mode != "off":
-        tools.append(ExecTool(chosen.exec, approve))
+        tools.append(ExecTool(chosen.exec, approve, ahead=ahead))
     tools.append(RecallTool())
     return tuple(Checked(tool) for tool in tools if offered(tool.spec.name, chosen.allow, chosen.deny))
 

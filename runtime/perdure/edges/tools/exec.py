@@ -50,12 +50,24 @@ SPEC = make_spec(
 
 
 class ExecTool:
-    """See the module. `approve` is asked in mode `ask`; without it that mode refuses."""
+    """See the module. `approve` is asked in mode `ask`; without it that mode refuses.
+
+    `ahead`: the host asks before `run`, by what `asks` says, and `approve` only confirms that it did.
+    """
 
     spec = SPEC
 
-    def __init__(self, settings: ExecSettings, approve: Approve | None = None) -> None:
-        self._settings, self._approve = settings, approve
+    def __init__(
+        self, settings: ExecSettings, approve: Approve | None = None, *, ahead: bool = False
+    ) -> None:
+        self._settings, self._approve, self._ahead = settings, approve, ahead
+
+    def asks(self, arguments: Mapping[str, Any]) -> str:
+        """The command line that mode `ask` needs approval for; empty where none is, or `run` refuses."""
+        if not self._ahead or self._settings.mode != "ask":
+            return ""
+        made = plan(arguments["command"], self._settings)
+        return made.shown if isinstance(made, Plan) else ""
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         if is_virtual(context):

@@ -1,0 +1,110 @@
+"""Every event that a host logs: how bad it is, and what it means. A name, once used, keeps its meaning.
+
+`note`: it happened; `warning`: something was lost or is worse than it should be; `error`: somebody should
+look now. The last two are counted whatever the log's level, and `status` tells them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Grade: TypeAlias = Literal["note", "warning", "error"]
+
+EVENTS: dict[str, tuple[Grade, str]] = {
+    # --- the host
+    "config.reloaded": ("note", "the configuration was read again; fields: what applies, what waits"),
+    "config.refused": ("error", "the configuration was read again and is wrong: nothing changed"),
+    "loop.blocked": ("warning", "the event loop stood still; fields name the code and whose it was"),
+    "loop.paused": ("note", "the whole process did not run for a while: suspended, stopped or starved"),
+    "machine.short": ("warning", "the machine has less than the host wants; the field says of what"),
+    "mcp.away": ("warning", "a tool server could not be reached: its tools are missing until a restart"),
+    "index.failed": ("warning", "the index took or gave nothing: sessions go on without it"),
+    "index.rebuilt": ("note", "the index was made anew from the session files"),
+    "index.left_out": ("warning", "a file could not be read for the index"),
+    # --- a session's life
+    "session.left_awake": ("note", "a host that died had this session awake: it is looked at"),
+    "session.resumed": ("note", "a turn that was cut off is taken up"),
+    "session.not_resumed": ("warning", "a turn that was cut off could not be taken up"),
+    "session.not_opened": ("error", "the session's file could not be opened: its mail is refused"),
+    "session.not_left_whole": ("error", "the session's file could not be made durable or closed"),
+    "session.restored": ("note", "entries in a segment came back, for another program went on behind them"),
+    "session.not_restored": ("warning", "such entries could not be brought back"),
+    "session.lost": ("error", "another owner has the session's file"),
+    "session.crashed": ("error", "a handler of the session broke: it begins anew from its file"),
+    "session.model_gone": ("warning", "the session's model can't be had: another answers"),
+    "session.sync_failed": ("error", "a file could not be made durable"),
+    "session.lock_failed": ("warning", "the lock beside a session file could not be kept fresh"),
+    "session.lock_taken": ("warning", "another program took the lock beside a session file"),
+    "session.switch": ("note", "the branch was switched by command"),
+    "session.label": ("note", "an entry was labelled by command"),
+    "session.rename": ("note", "the session was renamed by command"),
+    "session.fork": ("note", "the session was forked by command"),
+    "session.undo": ("note", "the latest compaction was taken back by command"),
+    "session.discarded": ("warning", "a segment was discarded by command"),
+    "session.truncation": ("note", "covered entries were moved out of the file"),
+    "session.compaction": ("note", "the history was summarised, or an attempt stopped"),
+    "session.pruning": ("note", "old tool results are no longer shown whole"),
+    "session.knowledge": ("note", "workspace knowledge was left out of the prompt"),
+    # --- turns, tools, models
+    "turn.crashed": ("error", "a turn broke inside the host"),
+    "turn.not_written": ("error", "a turn ended because the disk took nothing"),
+    "turn.end_not_written": ("error", "the end of a turn could not be written"),
+    "turn.stray_result": ("error", "a tool's result without a call was refused"),
+    "tool.failed": ("warning", "a tool raised, or returned what is no output"),
+    "model.retry": ("warning", "a model call failed and is tried again"),
+    "worker.failed": ("warning", "a worker's message came to nothing"),
+    "worker.full": ("warning", "a worker's queue was full: nothing was accepted"),
+    # --- context
+    "context.refreshed": ("note", "the workspace was read again for the prompt"),
+    "context.not_refreshed": ("error", "the workspace could not be read again: the prompt stays as it was"),
+    "context.pruned": ("note", "a request shows old results shorter, by the rules of pruning"),
+    "context.shortened": ("note", "a request shows results shorter, by the rules of the guard"),
+    "cache.break": ("warning", "the provider's cache was lost for a prefix; fields name the rule"),
+    "cache.kept": ("note", "a resting session's cached prefix was kept alive"),
+    "cache.not_kept": ("note", "a cached prefix could not be kept alive"),
+    "estimate.doubted": ("warning", "a provider's figure contradicts the estimate of a request"),
+    "compaction.failed": ("warning", "a compaction did not come about"),
+    "compaction.aborted": ("note", "a compaction was stopped"),
+    "compaction.awaited": ("note", "a turn waits for a compaction"),
+    "truncation.skipped": ("note", "nothing was moved out of the file"),
+    "summary.failed": ("warning", "a summarising call failed"),
+    "summary.broke": ("warning", "a summarising worker broke"),
+    "flush.done": ("note", "memories were written before a compaction"),
+    "flush.failed": ("warning", "memories could not be written before a compaction"),
+    "flush.absent": ("note", "nobody writes memories before a compaction"),
+    "engine.failed": ("error", "the context engine failed: the view is sent as it is"),
+    "engine.fallback": ("error", "the chosen context engine is not there: legacy is in use"),
+    "trigger.fallback": ("warning", "the chosen compaction trigger is not there: the default is in use"),
+    "trigger.failed": ("error", "the compaction trigger failed: the default decided"),
+    # --- the kernel's own, as `kernel.<what>`
+    "kernel.actor.crashed": ("error", "a handler raised"),
+    "kernel.actor.restart_failed": ("error", "an actor could not begin anew"),
+    "kernel.actor.parked": ("error", "a message that crashes its actor was put aside"),
+    "kernel.actor.dropped": ("warning", "a parked message was forgotten"),
+    "kernel.channel.dropped": ("warning", "a listener is slow or broke: news for it was dropped"),
+    "kernel.job.late": ("warning", "a job that was given up has ended after all"),
+    "kernel.job.lost": ("error", "a job ignored its cancellation"),
+    "kernel.job.on_end_failed": ("error", "who waited for a job broke when told"),
+    "kernel.pool.crashed": ("warning", "a worker broke on a message"),
+    "kernel.pool.dead_letter": ("error", "a worker broke twice on a message: it is given up"),
+    "kernel.pool.opened": ("error", "a pool's breaker opened: nothing is begun for a while"),
+    "kernel.pool.key_rests": ("warning", "a session's worker keeps breaking: it rests"),
+    "kernel.pool.on_done_failed": ("error", "who waited for a worker broke when told"),
+    "kernel.service.failed": ("error", "a service ended with a fault"),
+    "kernel.service.restarts": ("warning", "a service broke and is started again"),
+    "kernel.timer.failed": ("error", "a timer's call raised"),
+    "kernel.kernel.outside_wait": ("error", "a task waits where virtual time can't see it"),
+    "kernel.kernel.stop_overdue": ("error", "jobs did not end in time when the host stopped"),
+    "kernel.kernel.waits_for_lost": ("error", "the host waits for jobs that ignore their end"),
+    "log.unlisted": ("warning", "an event without a line in this list; the field has its name"),
+}  # fmt: skip
+
+
+def grade(event: str) -> Grade:
+    """How bad an event is; one that is not listed is a note."""
+    return EVENTS[event][0] if event in EVENTS else "note"
+
+
+def meaning(event: str) -> str:
+    """In a line, for a person."""
+    return EVENTS[event][1] if event in EVENTS else "unknown"
