@@ -161,7 +161,7 @@ class Directory:
         if session is not None:
             self._known[key] = session.known
             told = f"{key}: the session broke ({error!r}) and begins anew: send the same id again"
-            session.abandon(PerdureError(told))
+            session.leaving.abandon(PerdureError(told))
             self._refs[key].post(Wake())  # what it had begun is taken up
         self._resting.pop(key, None)
         self._leaving.discard(key)

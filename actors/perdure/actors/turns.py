@@ -228,8 +228,10 @@ class Turns:
             case Returned(Overflowed() as overflow):
                 session.state = "settling"
                 session.compacting.overflowed(overflow)
-            case Cancelled() if session.closing or not self.aborted:  # by the host's end, not by a user
-                session.finish_close()
+            case Cancelled() if (
+                session.leaving.closing or not self.aborted
+            ):  # by the host's end, not by a user
+                session.leaving.finish_close()
             case Cancelled():
                 self.end_badly("aborted", "aborted by the user")
             case Failed(StorageFailed() as error):
@@ -291,10 +293,10 @@ class Turns:
         session.sending.want()
         session.services.events.publish(TurnFinished(key, reply))
         self._run_hooks()
-        if session.closing:
-            session.finish_close()
+        if session.leaving.closing:
+            session.leaving.finish_close()
         elif session.opening.renewing is not None:
-            session.begin_anew()
+            session.leaving.begin_anew()
         elif session.transcript.pending and self._pause is None:
             self.start()
 
