@@ -16,9 +16,11 @@ from types import TracebackType
 from typing import Any
 
 from perdure.actors import arguments, previewing
+from perdure.actors.budgeting import Budget
 from perdure.actors.durable import Durable
 from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, OutboxAsk, Wake
 from perdure.actors.outbox import Outlet
+from perdure.actors.owning import NOTE, weight
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import ModelFactory
@@ -51,11 +53,13 @@ from perdure.events import Event, Reply
 from perdure.hosting import storage
 from perdure.hosting.furnish import Ground, furnish
 from perdure.hosting.given import checked
+from perdure.kernel import pauses
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
+from perdure.kernel.pauses import Pauses
 from perdure.kernel.waiter import Waiter
 from perdure.plugins.registry import Registry
 from perdure.records import Block, Message, ModelInfo, Text
@@ -86,7 +90,8 @@ class Host:
     day's note. `shown_workspace` is what prompts
     and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
     `channels`: ways out for answers that no caller awaits, beside the configured ones.
-    `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
+    `most_awake` sessions are kept in memory, and own at most `budget` bytes; `truncate_after` covered bytes
+    leave a session's file. `freeze`: take the whole program's objects out of the collector's sight once.
     Raises `Locked` where another host has the state folder, `NewerState` where a newer perdure wrote it,
     `ConfigError` for a wrong setting.
     """
@@ -111,6 +116,8 @@ class Host:
         io: IoPolicy | None = None,
         timing: Timing | None = None,
         most_awake: int | None = None,
+        budget: Budget | None = None,
+        freeze: bool = False,
         truncate_after: int | None = None,
         channels: Iterable[OutboundChannel | Outlet] = (),
         environ: Mapping[str, str] | None = None,
@@ -123,10 +130,11 @@ class Host:
         self._given = checked(
             model=model, models=models, factories=factories, tools=tools, engine=engine, trigger=trigger,
             flush=flush, workspace=workspace, window=window, shown_workspace=shown_workspace, hooks=hooks,
-            timing=timing, most_awake=most_awake, truncate_after=truncate_after,
+            timing=timing, most_awake=most_awake, budget=budget, truncate_after=truncate_after,
             channels=channels, environ=environ,
         )  # fmt: skip
         self.registry = Registry()
+        self._freeze, self.pauses = freeze, Pauses(RealClock().now)
         self.away: list[str] = []  # tool servers that could not be reached, and why
         self._stack = AsyncExitStack()
         self.running = self.closing = self._killed = False
@@ -160,12 +168,16 @@ class Host:
             await self._stack.enter_async_context(self.kernel)
             self.upkeep = Upkeep(self.kernel, self.io, index, self.log, syncs=journal is None)
             self.durable = Durable(self.kernel, self.io, journal, self.log)
+            self.pauses.begin()
+            self._stack.callback(self.pauses.end)
             self._furnish(await self._mcp_tools())
             await self.deleting.finish()
         except BaseException:
             await self._stack.aclose()
             raise
         self.running = True
+        if self._freeze:
+            self.freeze()
         self._wake_left_awake()
         self.upkeep.begin(self.files.list, self._wake)
         return self
@@ -181,6 +193,10 @@ class Host:
         else:  # the program is being cancelled, the dispatcher too: the kernel's stop serves this mail
             self.directory.ask_to_close(now=True)
         return await self._stack.__aexit__(kind, error, trace)
+
+    def freeze(self) -> None:
+        """Once, before the first turn, where the program is all ours (a server): no long pauses later."""
+        pauses.freeze()
 
     def kill(self) -> None:
         """Stop as a killed process would: nothing more is written, no lock is released properly."""
@@ -239,12 +255,15 @@ class Host:
         now = self.clock.wall_ms()
         letter = Letter(key, sender, mid or self._new_mid(), content, now, kind, evidence, deliver)
         answer: Waiter[Reply] = self.clock.waiter(f"the reply of {key}")
-        receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
+        with self.services.memory.admitted(key, weight(letter)):
+            receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
         return Sent(receipt, answer, self.clock)
 
     async def note(self, key: str, message: Message, *, timeout: float = 30.0) -> str:
         """Record a message that asks for no turn (a command the user ran beside the agent); its entry id."""
-        return str(await self._ask(key, lambda done: Note(message, done), timeout))
+        self._must_run()
+        with self.services.memory.admitted(arguments.a_key(key), NOTE):
+            return str(await self._ask(key, lambda done: Note(message, done), timeout))
 
     async def command(self, key: str, line: str, *, timeout: float = 900.0) -> str:
         """Run a slash command (`/compact`, `/status`, `/model REF` …); its answer as text for a person."""
@@ -296,7 +315,7 @@ class Host:
     def status(self, *, deep: bool = False) -> dict[str, Any]:
         """Figures of this host, in the form that `perdure status --json` prints."""
         self._must_run()
-        return host_status(self.services, self.directory, self.totals, deep=deep)
+        return host_status(self.services, self.directory, self.totals, self.pauses, deep=deep)
 
     def _must_run(self) -> None:
         if not self.running:

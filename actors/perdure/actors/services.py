@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perdure.actors.durable import Durable
+from perdure.actors.memory import Memory
 from perdure.actors.outbox import Outbox
 from perdure.actors.upkeep import Upkeep
 from perdure.context.compaction.prompts import Instructions
@@ -108,6 +109,7 @@ class Services:
     upkeep: Upkeep
     durable: Durable
     outbox: Outbox
+    memory: Memory
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None
@@ -120,4 +122,3 @@ class Services:
     watches_cache: bool = True
     keep_alive: int = 0  # refreshes of a cached prefix in one rest, at most; 0: it is let go
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
-    on_idle: Callable[[str], None] = lambda key: None

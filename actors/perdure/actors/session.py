@@ -63,6 +63,7 @@ from perdure.actors.turns import Turns
 from perdure.actors.view import unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
+from perdure.edges.session.facts import bare
 from perdure.edges.session.files import Held
 from perdure.errors import Closed, Fenced, PerdureError
 from perdure.events import Notice
@@ -109,8 +110,8 @@ class Session:
         self._decide(mail)
         if self.lost and self.state != "closed" and not self.opening.apart:
             self.leaving.lose()
-        elif self.at_ease:
-            self.services.on_idle(self.key)
+        elif self.state != "closed":
+            self.services.memory.handled(self)
 
     def _decide(self, mail: Mail) -> None:
         match mail:
@@ -265,11 +266,16 @@ class Session:
         upkeep.woke(held)
         wall_ms, weigh = self.services.clock.wall_ms, self.scales.weigh
         self.transcript = Transcript(held, upkeep, wall_ms=wall_ms, weigh=weigh)
+        held.opened = bare(opened)
         self.state = "idle"
         self.opening.done()
         self.sending.woken()
         self.turns.take_up()
         self.opening.hand_over()
+
+    def ask_to_sleep(self) -> None:
+        """By mail, so that whatever came before is handled before."""
+        self.ref.post(Sleep())
 
     def stop_timers(self) -> None:
         """A turn starts, or the session leaves."""

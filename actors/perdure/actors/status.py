@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.actors.owning import owned
+from perdure.edges.machine import rss_bytes
 from perdure.events import Event, Notice, TurnFinished
+from perdure.kernel.pauses import Pauses
 from perdure.records import Usage
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ class Totals:
 
 
 def host_status(
-    services: Services, directory: Directory, totals: Totals, *, deep: bool = False
+    services: Services, directory: Directory, totals: Totals, pauses: Pauses, *, deep: bool = False
 ) -> dict[str, Any]:
     """The object that `perdure status --json` prints; `deep` adds a line for each awake session."""
     stats = services.kernel.stats()
@@ -63,8 +66,10 @@ def host_status(
             "awake": len(awake),
             "asleep": files - len(awake),
             "rss_bytes": rss_bytes(),
-            "owned_bytes": sum(owned(s) for s in awake.values()),
+            "owned_bytes": services.memory.total,
             "loop_lag_ms": None,
+            "memory": services.memory.line(),
+            "gc": pauses.line(),
         },
         "storage": services.durable.status(),
         "workers": [
@@ -95,6 +100,7 @@ def session_line(session: Session) -> dict[str, Any]:
     return {
         "key": session.key,
         "state": session.state,
+        "owned_bytes": owned(session),
         "entries": len(t.items),
         "view_tokens": session.scales.tokens,
         "budget": session.scales.budget,
@@ -134,17 +140,3 @@ def model_line(model: Any) -> dict[str, Any]:
         "requests": getattr(model, "requests", 0),
         "errors": dict(getattr(model, "errors", {})),
     }
-
-
-def owned(session: Session) -> int:
-    """Bytes of the view that an awake session holds (its lines in the file, as a measure)."""
-    return session.transcript.view_bytes if session.state != "opening" else 0
-
-
-def rss_bytes() -> int:
-    """Resident memory of this process, 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", "rb") as statm:
-            return int(statm.read().split()[1]) * 4096
-    except OSError:
-        return 0

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perdure.actors import tree
+from perdure.actors.budgeting import UNBOUNDED, budget
 from perdure.actors.directory import Directory
 from perdure.actors.durable import Durable
+from perdure.actors.memory import Memory
 from perdure.actors.messages import Due
 from perdure.actors.outbox import Outbox
+from perdure.actors.owning import EVENT
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
 from perdure.actors.triggering import choose
@@ -21,6 +24,7 @@ from perdure.edges.blobs import LocalBlobs
 from perdure.edges.erasing import Eraser
 from perdure.edges.images import scaler
 from perdure.edges.log import Log
+from perdure.edges.machine import memory_bytes, rss_bytes
 from perdure.edges.models import catalog
 from perdure.edges.models.factories import default_factories
 from perdure.edges.placement import LocalPlacement
@@ -33,6 +37,7 @@ from perdure.hosting.deleting import Deleting
 from perdure.hosting.given import Given
 from perdure.hosting.outlets import configured
 from perdure.hosting.retaining import Retaining
+from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
@@ -93,6 +98,17 @@ def resolver(ground: Ground, given: Given, tools: Mapping[str, Tool]) -> HostRes
     return found
 
 
+def memory(ground: Ground, given: Given, events: Channel) -> Memory:
+    """Bounded as given, else as configured. Under virtual time nothing may depend on the machine."""
+    told, virtual = ground.settings.host, ground.clock.virtual
+    bounds = given.budget
+    if bounds is None:
+        watched = not virtual or told.memory_mb
+        bounds = budget(told.memory_mb, memory_bytes(), rss_bytes()) if watched else UNBOUNDED
+    most_awake = given.most_awake or told.awake
+    return Memory(bounds, most_awake, ground.clock, ground.log, beside=lambda: events.buffered * EVENT)
+
+
 @dataclass(frozen=True, slots=True)
 class Furnished:
     """What a host runs on."""
@@ -136,6 +152,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
             lambda key, to: directory.ref(key).post(Due(to)),
             log.warning,
         ),
+        memory=memory(ground, given, events),
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),
@@ -149,9 +166,8 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         watches_cache=cache.watch,
         keep_alive=cache.max_refreshes if cache.keep_alive == "auto" else 0,
         cache_life=max(PRUNE_TTL_SECONDS, LIFE[settings.models.cache]),
-        on_idle=lambda key: directory.rested(key),
     )
-    directory = Directory(services, given.most_awake or settings.host.awake)
+    directory = Directory(services)
     forget = storage.forgetting(ground.folder, ground.durable.journal)
     eraser = Eraser(
         ground.folder.path, blobs, ground.upkeep.index, forget_journal=forget, sync=ground.io.sync

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.actors import arguments
+from perdure.actors.budgeting import Budget
 from perdure.actors.outbox import Outlet
 from perdure.actors.resolver import ModelFactory
 from perdure.actors.services import Timing
@@ -33,6 +34,7 @@ class Given:
     hooks: tuple[TransformContext, ...] = ()
     timing: Timing | None = None
     most_awake: int | None = None
+    budget: Budget | None = None
     truncate_after: int | None = None
     channels: tuple[Outlet, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -53,6 +55,7 @@ def checked(
     hooks: tuple[TransformContext, ...],
     timing: Timing | None,
     most_awake: int | None,
+    budget: Budget | None,
     truncate_after: int | None,
     channels: Iterable[OutboundChannel | Outlet],
     environ: Mapping[str, str] | None,
@@ -72,6 +75,7 @@ def checked(
         hooks=hooks,
         timing=timing,
         most_awake=most_awake,
+        budget=budget,
         truncate_after=truncate_after,
         channels=arguments.some_channels(channels),
         environ=os.environ if environ is None else environ,

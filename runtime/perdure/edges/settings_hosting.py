@@ -17,12 +17,15 @@ class HostSettings(Record):
     """`[host]`: limits of one process. `awake`: sessions kept in memory; `workers`: compactions at once.
 
     `durability`: what an acknowledgement survives, a killed process (fsync follows within a second) or a
-    power cut (synced before it, through a journal in segments of `journal_mb`).
+    power cut (synced before it, through a journal in segments of `journal_mb`). `memory_mb`: resident memory
+    of the process, which sessions may own but for what it takes by itself. 0: 60 % of what the cgroup allows,
+    or of what the machine has available at the start.
     """
 
     durability: Literal["process", "power"] = "process"
     journal_mb: Annotated[int, Meta(ge=1, le=4_096)] = 64
     awake: Positive = 1_024
+    memory_mb: Count = 0
     workers: Positive = 4
     mailbox: Positive = 64
     tool_timeout_seconds: Seconds = 600.0

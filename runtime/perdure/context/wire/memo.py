@@ -41,10 +41,10 @@ class Memo:
     """What the last render of one session left: only messages behind the first change are made anew.
 
     `joined` holds the bodies of the first `settled` chunks, each followed by a comma: those that no
-    mark stands on. `reused` tells how many chunks the last render took over unchanged.
+    mark stands on. `reused` tells how many chunks the last render took over unchanged. `held`: bytes kept.
     """
 
-    __slots__ = ("_family", "_head", "_head_key", "chunks", "items", "joined", "reused", "settled")
+    __slots__ = ("_bodies", "_family", "_head", "_head_key", "chunks", "items", "joined", "reused", "settled")
 
     def __init__(self) -> None:
         self.items: Items = ()
@@ -52,6 +52,7 @@ class Memo:
         self.joined = bytearray()
         self.settled = 0
         self.reused = 0
+        self._bodies = 0  # bytes of all chunks
         self._family: object = None
         self._head: bytes = b""
         self._head_key: tuple[object, ...] = ()
@@ -69,13 +70,16 @@ class Memo:
             kept -= 1
         self.reused = kept
         self.unsettle(kept)
+        self._bodies -= sum(len(chunk.body) for chunk in self.chunks[kept:])
         del self.chunks[kept:]
         start = self.chunks[-1].end if self.chunks else 0
         while start < len(items):
             role, end = role_of(items[start]), start + 1
             while end < len(items) and role_of(items[end]) == role:
                 end += 1
-            self.chunks.append(Chunk(role, start, end, encode(role, items[start:end])))
+            chunk = Chunk(role, start, end, encode(role, items[start:end]))
+            self.chunks.append(chunk)
+            self._bodies += len(chunk.body)
             start = end
         self.items = items
         return self.chunks
@@ -104,6 +108,11 @@ class Memo:
             self.settled = count
 
     @property
+    def held(self) -> int:
+        """Bytes kept: each chunk once by itself, those that are settled once more in one piece."""
+        return self._bodies + len(self.joined) + len(self._head)
+
+    @property
     def front(self) -> bytes:
         """Everything before the first message of the last render."""
         return self._head
@@ -123,6 +132,7 @@ class Memo:
         self._family, self.items, self._head_key = family, (), ()
         self.unsettle(0)
         self.chunks.clear()
+        self._bodies = 0
 
 
 def role_of(item: Item) -> str:
