@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from perdure.contracts import Letter
 
 OPENING = 8 * 1024  # of a session whose file is being opened
-AWAKE = 26 * 1024  # its parts, its file and lock, its prompt's frame
-ITEM = 1_100  # records, tuples and ids of one entry in the view, its place in the file, its measures
+AWAKE = 14 * 1024  # its parts, its file and lock, its prompt's frame
+ITEM = 700  # records, tuples and ids of one entry in the view, its place in the file, its measures
+VIEW = 1.5  # of its lines: a text that isn't ASCII keeps its UTF-8 beside it once it was encoded
+REQUEST = 1.2  # of what the last request was made of: room that a growing buffer takes ahead
 SENT = 450  # more for each message of the last request: its chunk, its check sum, what it was sent as
 RUNNING = 24 * 1024  # task, scope and waiters of a turn, buffers of its stream
 DECISION, RECENT, LETTER = 260, 260, 1_024  # what is remembered, apart from texts
@@ -28,16 +30,16 @@ EVENT = 1_024  # an event in a listener's buffer
 def owned(session: Session) -> int:
     """Bytes that go when this session sleeps.
 
-    The view's lines count as they stand in the file (escapes and framing make up for wide characters), its
-    request as it was encoded, once for the messages and once more for what is kept joined. A turn holds
-    the body it has sent, and a worker the messages it was given: each counts as one more copy.
+    The view counts by its lines in the file, its request as it was encoded: once for the messages and once
+    more for what is kept joined. A turn holds the body it has sent, and a worker the messages it was given:
+    each counts as one more copy.
     """
     if session.state in ("opening", "closed"):
         return OPENING
     t, turns = session.transcript, session.turns
     memo = turns.scratch.memo
-    held = AWAKE + ITEM * len(t.items) + t.view_bytes + turns.pictures.held
-    held += memo.held + SENT * len(memo.chunks) + 2 * len(session.environment.system)
+    held = AWAKE + ITEM * len(t.items) + int(VIEW * t.view_bytes) + turns.pictures.held
+    held += int(REQUEST * memo.held) + SENT * len(memo.chunks) + 2 * len(session.environment.system)
     held += DECISION * len(t.decisions) + RECENT * len(t.recent)
     if t.pending:
         held += sum(weight(waiting.letter) for waiting in t.pending.values())
