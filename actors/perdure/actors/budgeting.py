@@ -8,12 +8,13 @@ from perdure.records import Record
 SHARE = 0.6  # of what the machine or the cgroup gives, where no budget is configured
 RESERVE = 0.2  # of what is left for sessions: turns that run may still grow into it
 LOW = 0.9  # of the sessions' share: shedding goes down to here, so that it isn't done for each message
+ALARM = 0.95  # of the resident memory allowed: what frees it takes a moment
 LEAST = 16 * 1024 * 1024  # bytes without which no session can be served
 
 
 class Budget(Record):
     """Bytes. `sessions`: what all awake ones may own (0: unbounded); `reserve`: what running turns may own
-    beyond; `process`: the resident memory at which more are put to sleep than the count asks (0: unwatched).
+    beyond; `process`: what the process may have resident (0: unwatched).
     """
 
     sessions: int = 0
@@ -24,6 +25,11 @@ class Budget(Record):
     def low(self) -> int:
         """Where shedding stops."""
         return int(self.sessions * LOW)
+
+    @property
+    def line(self) -> int:
+        """The resident memory at which more are put to sleep than the count asks."""
+        return int(self.process * ALARM)
 
 
 UNBOUNDED = Budget()

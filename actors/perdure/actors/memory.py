@@ -172,15 +172,15 @@ class Memory:
         if not self.budget.process or self._looked % LOOKS:
             return
         rss, was = self._rss(), self.over
-        self.over = rss > self.budget.process
+        self.over = rss > self.budget.line
         if not self.over:
             return
         self.tight += 1
         if not was:
-            self._log.warning("memory.over", rss=rss, line=self.budget.process, owned=self.total)
+            self._log.warning("memory.over", rss=rss, line=self.budget.line, owned=self.total)
         spare = self.total - self._going - self.budget.sessions // FLOOR
         if spare > 0:
-            self._shed(min(spare, max(rss - self.budget.process, spare // 8)))
+            self._shed(min(spare, max(rss - self.budget.line, spare // 8)))
 
     def line(self) -> dict[str, Any]:
         """For `status`."""
