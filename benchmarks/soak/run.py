@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-import tempfile
 import time
 from collections import Counter
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ WINDOW = 16_000  # tokens: small, so that a week holds several compactions of mo
 TRUNCATE_AFTER = 64 * 1024
 START = 1_767_225_600_000
 HOUR = 3600.0
-PROBED = 400  # of so many turns, one is followed by a sleep, a waking and a comparison
 REDELIVERED = 97
 
 
@@ -45,14 +44,15 @@ class Plan(Record):
     memory_mb: int
     state: str
     progress: str = ""  # a file that gets a line each virtual hour
-    checked: int = 1  # of so many files one is read whole at the end
+    most: int = 1_000  # turns of one session in one day
+    probed: int = 400  # of so many turns, one is followed by a sleep, a waking and a comparison
 
 
 class Soak:
     """One run. `problems` must stay empty; `samples` are what the plots show."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, budget: Budget | None = None) -> None:
+        self.plan, self._bounds = plan, budget
         self.clock = VirtualClock(1, START)
         self.problems: list[str] = []
         self.samples: list[dict[str, Any]] = []
@@ -71,6 +71,7 @@ class Soak:
         self.counts["violations"] += 1
         if len(self.problems) < 100:
             self.problems.append(text)
+            self._note({"problem": text})
 
     # --- the week -----------------------------------------------------------------------------------
 
@@ -88,7 +89,7 @@ class Soak:
             tools=(Look(),),
             clock=self.clock,
             most_awake=1_000_000,
-            budget=self._budget(),
+            budget=self._bounds or share(self.plan.memory_mb, 0, rss_bytes()),
             truncate_after=TRUNCATE_AFTER,
             workspace=folder / "workspace",
             shown_workspace="/workspace",
@@ -103,9 +104,6 @@ class Soak:
         if self.model.refused or self.model.errors:
             self.problem(f"the model refused {self.model.refused} requests, errors: {self.model.errors}")
         self._read_all()
-
-    def _budget(self) -> Budget:
-        return share(self.plan.memory_mb, 0, rss_bytes())
 
     async def _crowd(self) -> None:
         for at, n, day in crowd.bursts(self.plan.sessions, self.plan.days):
@@ -130,7 +128,7 @@ class Soak:
 
     async def _burst(self, n: int, day: int) -> None:
         key = crowd.key_of(n)
-        for turn in crowd.burst(n, day):
+        for turn in islice(crowd.burst(n, day), self.plan.most):
             if self.stopped:
                 return
             await self.clock.sleep(turn.pause)
@@ -140,8 +138,8 @@ class Soak:
                 if reply.stop not in ("stop", "length"):
                     self.problem(f"{key}: a turn ended {reply.stop}: {reply.errors[:1]}")
             turns = self.counts["turns"]
-            if turns % PROBED == 0 and await invariants.slept_and_woke(self.host, key, self.problem):
-                self.counts["probes"] += 1
+            if turns % self.plan.probed == 0:
+                self.counts["probes"] += await invariants.slept_and_woke(self.host, key, self.problem)
             if self.plan.turns and turns >= self.plan.turns:
                 self.stopped = self.stopped or f"{self.plan.turns:,} turns were asked for"
 
@@ -197,7 +195,7 @@ class Soak:
             "violations": self.counts["violations"],
         }
         bounds = memory.budget
-        if row["rss"] > bounds.process:
+        if 0 < bounds.process < row["rss"]:
             self.counts["over_the_line"] += 1
             self.problem(f"day {row['day']}: {row['rss'] >> 20} MB resident, {bounds.process >> 20} allowed")
         if memory.total > bounds.sessions + bounds.reserve:
@@ -205,13 +203,16 @@ class Soak:
         if row["fds"] > awake + 64:
             self.problem(f"day {row['day']}: {row['fds']} descriptors, {awake} awake")
         self.samples.append(row)
+        self._note(row)
+
+    def _note(self, row: dict[str, Any]) -> None:
         if self.plan.progress:
             with open(self.plan.progress, "a", encoding="utf-8") as out:
                 out.write(json.dumps(row) + "\n")
 
     def _read_all(self) -> None:
         sessions = Path(self.plan.state) / "sessions"
-        for n in range(0, self.plan.sessions, self.plan.checked):
+        for n in range(self.plan.sessions):
             if self.said[n]:
                 path = sessions / keys.relative_path(crowd.key_of(n))
                 mids = [f"{n}-{k}" for k in range(self.said[n])]
@@ -225,9 +226,9 @@ def settings() -> Settings:
     return Settings(log=LogSettings(level="warning"))
 
 
-def run(plan: Plan, loop: str = "asyncio") -> Soak:
+def run(plan: Plan, loop: str = "asyncio", budget: Budget | None = None) -> Soak:
     """Play it to its end, or to a signal, which ends it in good order."""
-    soak = Soak(plan)
+    soak = Soak(plan, budget)
 
     def stop(signum: int, _frame: object) -> None:
         soak.stopped = signal.Signals(signum).name
@@ -240,9 +241,3 @@ def run(plan: Plan, loop: str = "asyncio") -> Soak:
         for each, handler in before.items():
             signal.signal(each, handler)
     return soak
-
-
-def brief(sessions: int, days: int, memory_mb: int) -> Soak:
-    """A short one in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="perdure-soak-") as folder:
-        return run(Plan(sessions, days, 0, memory_mb, folder))

@@ -14,15 +14,17 @@ from perdure.actors.compacting import Compacting
 from perdure.actors.coordinator import Coordinator
 from perdure.actors.keeping import Keeping
 from perdure.actors.letters import Letters
-from perdure.actors.messages import Close
+from perdure.actors.messages import Close, Rejoined
 from perdure.actors.truncating import Truncating
 from perdure.actors.turns import Turns
 from perdure.errors import Closed, Fenced, PerdureError
-from perdure.kernel.outcome import Failed, Outcome, Returned, describe
+from perdure.kernel.outcome import Failed, Lost, Outcome, Returned, describe
 from perdure.kernel.waiter import Waiter
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
+
+WITHIN = 30.0  # seconds that a disk has to take the last bytes; then the file is let go as it is
 
 
 class Leaving:
@@ -137,12 +139,14 @@ class Leaving:
             self._not_left_whole(error)
 
         def left(outcome: Outcome) -> None:
+            overdue.cancel()
             if not isinstance(outcome, Returned):
                 self._not_left_whole(outcome.error if isinstance(outcome, Failed) else describe(outcome))
-                held.close(handover=False)
+                held.close(handover=False)  # also of a job that hangs: whatever it does, it can't append
             session.services.upkeep.slept(session.key, held, unfinished=unfinished)
             then()
 
+        overdue = session.services.clock.call_after(WITHIN, lambda: session.ref.post(Rejoined(left, Lost())))
         leave = partial(session.services.upkeep.leave, session.key, held, owing=owing)
         session.opening.with_file(leave, left)
 
