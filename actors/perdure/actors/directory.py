@@ -42,6 +42,7 @@ class Directory:
 
     def __init__(self, services: Services) -> None:
         self._services, self._memory = services, services.memory
+        self._memory.on_rest = self._look_later
         self._refs: dict[str, Ref] = {}
         self.awake: dict[str, Session] = {}
         self._later: OrderedDict[str, None] = OrderedDict()  # to be looked at when there is room
@@ -145,6 +146,10 @@ class Directory:
         self._memory.gone(key)
         self.sleeps += 1
         self._refs[key].handler = self._asleep(key)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        """One more of those that nobody waits for, where there is room now."""
         if self._later and not self._memory.full:
             self._refs[self._later.popitem(last=False)[0]].post(Wake())
 

@@ -46,6 +46,7 @@ class Memory:
         beside: Callable[[], int] = lambda: 0,
     ) -> None:
         self.budget, self._most_awake, self._clock, self._log = budget, most_awake, clock, log
+        self.on_rest: Callable[[], None] = lambda: None  # somebody may be put to sleep in favour of others
         self._rss, self._beside = rss, beside  # `beside`: bytes of subscribers' buffers
         self._awake: dict[str, int] = {}  # bytes by key
         self._resting: OrderedDict[str, tuple[Session, float]] = OrderedDict()  # since when
@@ -146,6 +147,7 @@ class Memory:
         self._resting[session.key] = session, self._clock.now()
         while len(self._awake) - len(self._leaving) > self._most_awake and self._resting:
             self._send_to_sleep(next(iter(self._resting)))
+        self.on_rest()
 
     def _shed(self, too_much: int) -> None:
         """Ask as many to sleep as own `too_much`, those first whose bytes and rest are worth their reload."""

@@ -59,7 +59,7 @@ def host_status(
     """The object that `perdure status --json` prints; `deep` adds a line for each awake session."""
     stats = services.kernel.stats()
     awake = directory.awake
-    files = sum(1 for _ in services.files.list())
+    files = services.files.count()
     status: dict[str, Any] = {
         "host": {
             "sessions": files,
