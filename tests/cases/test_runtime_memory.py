@@ -36,6 +36,7 @@ from perdure.kernel.io import IoPolicy
 from perdure.kernel.virtual import VirtualClock
 
 IDLE = 20_000
+LAG = 0.25  # seconds: that a loop freezes for half a second and more is what was reported
 
 
 class Slow(IoPolicy):
@@ -206,9 +207,9 @@ def test_rt08_a_large_session_is_opened_listed_searched_and_compacted_beside_a_l
         return control, max(gaps[began:])
 
     tried = [real(main, seconds=60)]
-    while tried[-1][1] - tried[-1][0] > 0.1 and len(tried) < 3:  # others use this machine, too
+    while tried[-1][1] - tried[-1][0] > LAG and len(tried) < 3:  # others use this machine, too
         tried.append(real(main, seconds=60))
-    assert min(worst - control for control, worst in tried) < 0.1
+    assert min(worst - control for control, worst in tried) < LAG
 
 
 def test_rt21_sixty_thousand_entries_wake_like_two_thousand_with_the_same_tail(tmp_path: Path) -> None:

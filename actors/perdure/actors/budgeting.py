@@ -22,11 +22,6 @@ class Budget(Record):
     process: int = 0
 
     @property
-    def low(self) -> int:
-        """Where shedding stops."""
-        return int(self.sessions * LOW)
-
-    @property
     def line(self) -> int:
         """The resident memory at which more are put to sleep than the count asks."""
         return int(self.process * ALARM)

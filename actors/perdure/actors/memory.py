@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from perdure.actors.budgeting import UNBOUNDED, Budget
+from perdure.actors.budgeting import LOW, UNBOUNDED, Budget
 from perdure.actors.owning import owned
 from perdure.actors.shedding import WEIGHED, Resting, choose
 from perdure.edges.log import Log
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perdure.actors.session import Session
 
 LOOKS = 64  # measurements between two looks at the resident memory: 20 µs each
-FLOOR = 4  # the backstop sheds down to this part of the budget: memory that was freed may stay resident
+FLOOR = 4  # alarms lower the limit to this part of the budget at most: something has to be served
 COPIES = 3  # of a message's text until it is acknowledged: the letter, its line, the view
 FIRST = 64 * 1024  # bytes of a session about which nothing is known yet
 SOON, LATER = 1.0, 5.0  # seconds to wait where sessions are leaving, and where only turns run
@@ -53,6 +53,7 @@ class Memory:
         self._leaving: dict[str, int] = {}  # asked to sleep and not gone yet: bytes by key
         self.total = self.held = self._going = self._looked = 0
         self.most = self.shed = self.refused = self.tight = 0
+        self._limit, self._highest = budget.sessions, 0  # lower than the budget after alarms; at which rss
         self.over = False  # resident memory was beyond the line when last looked at
 
     # --- told by the directory and the sessions ----------------------------------------------------
@@ -72,8 +73,8 @@ class Memory:
         else:
             self._resting.pop(key, None)
         self._look()
-        if self.budget.sessions and self.total - self._going > self.budget.sessions:
-            self._shed(self.total - self._going - self.budget.low)
+        if self._limit and self.total - self._going > self._limit:
+            self._shed(self.total - self._going - int(self._limit * LOW))
 
     def gone(self, key: str) -> None:
         """A session has left memory."""
@@ -96,12 +97,12 @@ class Memory:
 
     def room_for(self, need: int) -> bool:
         """Whether `need` bytes may be added, after whoever rests was asked to sleep for them."""
-        if not self.budget.sessions:
+        if not self._limit:
             return True
-        more = self._wanted + need - self.budget.sessions
+        more = self._wanted + need - self._limit
         if more > 0 and self._resting:
-            self._shed(more + self.budget.sessions - self.budget.low)
-        full = self._wanted + need > self.budget.sessions
+            self._shed(more + self._limit - int(self._limit * LOW))
+        full = self._wanted + need > self._limit
         return not self._awake or not (full or (self.over and not self._resting))
 
     @property
@@ -114,7 +115,7 @@ class Memory:
             return
         self.refused += 1
         wait = SOON if self._leaving else LATER
-        used, limit = self._wanted >> 20, self.budget.sessions >> 20
+        used, limit = self._wanted >> 20, self._limit >> 20
         raise Busy(
             f"{key}: the host's memory is full ({used:,} of {limit:,} MB, all of it at work): nothing was "
             f"written; send the same message id again in {wait:g} s",
@@ -173,16 +174,19 @@ class Memory:
         self._looked += 1
         if not self.budget.process or self._looked % LOOKS:
             return
-        rss, was = self._rss(), self.over
+        rss, was, most = self._rss(), self.over, self.budget.sessions
         self.over = rss > self.budget.line
         if not self.over:
+            self._highest, self._limit = 0, min(most, self._limit + most // 64)
             return
-        self.tight += 1
         if not was:
             self._log.warning("memory.over", rss=rss, line=self.budget.line, owned=self.total)
-        spare = self.total - self._going - self.budget.sessions // FLOOR
-        if spare > 0:
-            self._shed(min(spare, max(rss - self.budget.line, spare // 8)))
+        if rss < self._highest + self.budget.process // 256:
+            return  # what was freed is resident still, and is used again: it need not become less
+        self.tight, self._highest = self.tight + 1, rss
+        self._limit = max(most // FLOOR, min(self._limit, self.total - self._going) * 7 // 8)
+        if self.total - self._going > self._limit:
+            self._shed(self.total - self._going - self._limit)
 
     def line(self) -> dict[str, Any]:
         """For `status`."""
@@ -196,7 +200,8 @@ class Memory:
             "leaving": len(self._leaving),
             "shed": self.shed,
             "refused": self.refused,
-            "over_the_line": self.tight,
+            "limit_bytes": self._limit,
+            "alarms": self.tight,
         }
 
 
