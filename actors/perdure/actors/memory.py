@@ -54,7 +54,8 @@ class Memory:
         self.total = self.held = self._going = self._looked = 0
         self.most = self.shed = self.refused = self.tight = 0
         self._limit, self._highest = budget.sessions, 0  # lower than the budget after alarms; at which rss
-        self.over = False  # resident memory was beyond the line when last looked at
+        self._seen = 0  # resident memory when last looked at
+        self.over = False  # it was beyond the line when last looked at
 
     # --- told by the directory and the sessions ----------------------------------------------------
 
@@ -103,7 +104,8 @@ class Memory:
         if more > 0 and self._resting:
             self._shed(more + self._limit - int(self._limit * LOW))
         full = self._wanted + need > self._limit
-        return not self._awake or not (full or (self.over and not self._resting))
+        at_work = not self._resting and not self._leaving
+        return not self._awake or not (full or (at_work and self._seen > self.budget.process))
 
     @property
     def full(self) -> bool:
@@ -174,7 +176,8 @@ class Memory:
         self._looked += 1
         if not self.budget.process or self._looked % LOOKS:
             return
-        rss, was, most = self._rss(), self.over, self.budget.sessions
+        rss = self._seen = self._rss()
+        was, most = self.over, self.budget.sessions
         self.over = rss > self.budget.line
         if not self.over:
             self._highest, self._limit = 0, min(most, self._limit + most // 64)
