@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from perdure.context.changed import common
 from perdure.records import Assistant, Item, Items, Record
 
@@ -27,14 +29,19 @@ class Piece(Record):
 Encode: TypeAlias = Callable[[str, Items], Piece]
 
 
-class Chunk:
-    """The items `start:end` of a view, all of one role, and their bytes on the wire."""
+class Chunk(Struct, gc=False):
+    """The items `start:end` of a view, all of one role, and their bytes on the wire.
 
-    __slots__ = ("blocks", "body", "calls", "end", "offset", "role", "start")
+    Untracked like a record: a host keeps one for each message of each active session.
+    """
 
-    def __init__(self, role: str, start: int, end: int, piece: Piece) -> None:
-        self.role, self.start, self.end, self.offset = role, start, end, 0
-        self.body, self.blocks, self.calls = piece.body, piece.blocks, piece.calls
+    role: str
+    start: int
+    end: int
+    body: bytes
+    blocks: int
+    calls: tuple[str, ...]
+    offset: int = 0
 
 
 class Memo:
@@ -77,7 +84,8 @@ class Memo:
             role, end = role_of(items[start]), start + 1
             while end < len(items) and role_of(items[end]) == role:
                 end += 1
-            chunk = Chunk(role, start, end, encode(role, items[start:end]))
+            piece = encode(role, items[start:end])
+            chunk = Chunk(role, start, end, piece.body, piece.blocks, piece.calls)
             self.chunks.append(chunk)
             self._bodies += len(chunk.body)
             start = end
