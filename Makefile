@@ -8,7 +8,7 @@ PEERS := $(VENV)/peers
 PI := @mariozechner/pi-coding-agent
 PI_VERSION := 0.66.1
 
-.PHONY: demo test check conformance interop bench kill defences clean
+.PHONY: demo test check conformance interop bench kill defences soak clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'perdure needs Python 3.11 or newer'"
@@ -54,6 +54,9 @@ kill: $(VENV)/.test  ## SIGKILL a host at 50 random points; crash, tear, refuse 
 
 defences: $(VENV)/.test  ## 10,000 compactions by faulty summarisers, 200 sessions of 30 by a hostile one
 	PERDURE_DEFENCES=full $(BIN)/python -m pytest tests/defences -s
+
+soak: $(VENV)/.bench  ## 10,000 sessions through a week in one process; SOAK_SESSIONS, SOAK_DAYS, SOAK_TURNS, SOAK_OUT
+	$(BIN)/python -m benchmarks.soak
 
 clean:
 	rm -rf $(VENV) dist build

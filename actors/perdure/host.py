@@ -17,9 +17,11 @@ from typing import Any, Literal
 
 from perdure.actors import arguments, previewing
 from perdure.actors.approvals import Approver, Remember, verdict
+from perdure.actors.budgeting import Budget
 from perdure.actors.durable import Durable
 from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, OutboxAsk, Timetable, Wake
 from perdure.actors.outbox import Outlet
+from perdure.actors.owning import NOTE, weight
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import ModelFactory
@@ -60,12 +62,14 @@ from perdure.hosting.parking import Parking
 from perdure.hosting.reloading import Reloaded, adopt
 from perdure.hosting.scheduling import CatchUp, Scheduled, Wish, begin_timers, in_order
 from perdure.hosting.watching import Watching
+from perdure.kernel import pauses
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.intensity import Intensity
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
+from perdure.kernel.pauses import Pauses
 from perdure.kernel.waiter import Waiter
 from perdure.plugins.registry import Registry
 from perdure.records import Block, Message, ModelInfo, Text
@@ -102,7 +106,8 @@ class Host:
     `channels`: ways out for answers that no caller awaits, beside the configured ones.
     `approve` is asked before a tool that `[tools] approve` names, or `exec` in mode `ask`, runs; "events":
     whoever listens to `events()` answers by `answer`; by default nobody is there, and such calls are refused.
-    `most_awake` sessions are kept in memory; `truncate_after` covered bytes leave a session's file.
+    `most_awake` sessions are kept in memory, and own at most `budget` bytes; `truncate_after` covered bytes
+    leave a session's file. `freeze`: take the whole program's objects out of the collector's sight once.
     Raises `Locked` where another host has the state folder, `NewerState` where a newer perdure wrote it,
     `ConfigError` for a wrong setting.
     """
@@ -128,6 +133,8 @@ class Host:
         timing: Timing | None = None,
         approve: Approver | Literal["events"] | None = None,
         most_awake: int | None = None,
+        budget: Budget | None = None,
+        freeze: bool = False,
         truncate_after: int | None = None,
         channels: Iterable[OutboundChannel | Outlet] = (),
         environ: Mapping[str, str] | None = None,
@@ -140,10 +147,12 @@ class Host:
         self._given = checked(
             model=model, models=models, factories=factories, tools=tools, engine=engine, trigger=trigger,
             flush=flush, workspace=workspace, window=window, shown_workspace=shown_workspace, hooks=hooks,
-            timing=timing, approve=approve, most_awake=most_awake, truncate_after=truncate_after,
+            timing=timing, approve=approve, most_awake=most_awake, budget=budget,
+            truncate_after=truncate_after,
             channels=channels, environ=environ,
         )  # fmt: skip
         self.registry = Registry()
+        self._freeze, self.pauses = freeze, Pauses(RealClock().now)
         self.away: list[str] = []  # tool servers that could not be reached, and why
         self.settlers: tuple[Settler, ...] = ()  # what else must end before the host does
         self.drained: Drained | None = None
@@ -189,12 +198,16 @@ class Host:
             self.timers = Timers(self.kernel, self.io, index, self.log)
             awake = self._given.most_awake or self.settings.host.awake
             self.watching = Watching(self.folder, self.kernel, self.clock, self.log, awake=awake)
+            self.pauses.begin()
+            self._stack.callback(self.pauses.end)
             self._furnish(await self._mcp_tools())
             await self.deleting.finish()
         except BaseException:
             await self._stack.aclose()
             raise
         self.running = True
+        if self._freeze:
+            self.freeze()
         self._wake_left_awake()
         begin_timers(self.timers, self.upkeep, self.directory, self.settings, self.files.list)
         self.upkeep.begin(self.files.list, self._wake)
@@ -229,6 +242,10 @@ class Host:
         self.log.error("host.waits_for_lost", jobs=list(lost))
         self.placement.close(clean=self.left_whole)
         self.on_lost(lost)
+
+    def freeze(self) -> None:
+        """Once, before the first turn, where the program is all ours (a server): no long pauses later."""
+        pauses.freeze()
 
     def kill(self) -> None:
         """Stop as a killed process would: nothing more is written, no lock is released properly."""
@@ -289,12 +306,15 @@ class Host:
         now = self.clock.wall_ms()
         letter = Letter(key, sender, mid or self._new_mid(), content, now, kind, evidence, deliver)
         answer: Waiter[Reply] = self.clock.waiter(f"the reply of {key}")
-        receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
+        with self.services.memory.admitted(key, weight(letter)):
+            receipt = await self._ask(key, lambda ack: Deliver(letter, ack, answer), timeout)
         return Sent(receipt, answer, self.clock, self.services.waits)
 
     async def note(self, key: str, message: Message, *, timeout: float = 30.0) -> str:
         """Record a message that asks for no turn (a command the user ran beside the agent); its entry id."""
-        return str(await self._ask(key, lambda done: Note(message, done), timeout))
+        self._must_run()
+        with self.services.memory.admitted(arguments.a_key(key), NOTE):
+            return str(await self._ask(key, lambda done: Note(message, done), timeout))
 
     async def command(self, key: str, line: str, *, timeout: float = 900.0) -> str:
         """Run a slash command (`/compact`, `/status`, `/model REF` …); its answer as text for a person."""
@@ -425,7 +445,7 @@ class Host:
     def status(self, *, deep: bool = False) -> dict[str, Any]:
         """Figures of this host, in the form that `perdure status --json` prints."""
         self._must_run()
-        told = host_status(self.services, self.directory, self.totals, deep=deep)
+        told = host_status(self.services, self.directory, self.totals, self.pauses, deep=deep)
         told |= {"parked": self.parking.lines(), "quarantined": self.parking.quarantined()}
         told |= (more := self.watching.status(self.without))
         told["host"]["loop_lag_ms"] = more["lag"] and more["lag"]["p99_ms"]

@@ -92,6 +92,7 @@ def test_the_file_is_found_by_environment_or_in_the_state_folder_only(
         ("[guard]\ntotal = 1.5", "guard.total", "up to 1"),
         ("[guard]\ntotal = nan", "guard.total", "a number"),
         ("[host]\nawake = 99999999999999999999999", "host.awake", "a whole number from 1"),
+        ("[host]\nmemory_mb = -1", "host.memory_mb", "a whole number from 0"),
         ("models = 3", "models", "a table of"),
         ("[tools]\nallow = 'read'", "tools.allow", "a list of texts"),
         ("[tools]\nallow = [1]", "tools.allow", "a list of texts"),

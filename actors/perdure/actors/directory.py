@@ -1,7 +1,7 @@
 """Which sessions exist for this host, and which are awake: the grain directory, with its collector.
 
-A sleeping session is a `Ref` whose handler wakes it: no task, no descriptor, under a kilobyte. When more
-are awake than the host allows, those that rest longest are asked to sleep; one that works never is.
+A sleeping session is a `Ref` whose handler wakes it: no task, no descriptor, under a kilobyte. Who is put
+to sleep is the business of `memory`.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ WAKING = (
 
 
 class Directory:
-    """Refs by key. `most_awake` bounds the sessions in memory; those at work are not counted out."""
+    """Refs by key."""
 
-    def __init__(self, services: Services, most_awake: int) -> None:
-        self._services, self.most_awake = services, most_awake
+    def __init__(self, services: Services) -> None:
+        self._services, self._memory = services, services.memory
+        self._memory.on_rest = self._look_later
         self._refs: dict[str, Ref] = {}
         self.awake: dict[str, Session] = {}
-        self._resting: OrderedDict[str, None] = OrderedDict()
-        self._leaving: set[str] = set()  # asked to sleep, and not gone yet
+        self._later: OrderedDict[str, None] = OrderedDict()  # to be looked at when there is room
         self._barred: set[str] = set()  # being deleted: mail is refused until that is over
         self._known: dict[str, Known] = {}  # of those that slept, or broke: nothing late passes for new
         self.quarantine = Quarantine()
@@ -102,17 +102,9 @@ class Directory:
                 "session.quarantined", session=key, tries=case.tries, seconds=case.until - clock.now()
             )
 
-    def rested(self, key: str) -> None:
-        """A session has come to rest: it is the last one to be put to sleep."""
+    def opened(self, key: str) -> None:
+        """A session's file could be opened."""
         self.quarantine.release(key)
-        self._leaving.discard(key)
-        self._resting.pop(key, None)
-        self._resting[key] = None
-        while len(self.awake) - len(self._leaving) > self.most_awake and self._resting:
-            oldest, _ = self._resting.popitem(last=False)
-            if oldest in self.awake:
-                self._leaving.add(oldest)
-                self._refs[oldest].post(Sleep())
 
     async def end(self, *, now: bool, within: float) -> bool:
         """Ask all to close, and wait so many seconds; whether all have."""
@@ -172,6 +164,9 @@ class Directory:
         if not isinstance(mail, WAKING):
             turn_away(mail)
             return
+        if isinstance(mail, Wake) and self._memory.full:
+            self._later[key] = None
+            return
         ref = self._refs[key]
         refused = self.quarantine.refusal(key, self._services.clock.now())
         if refused is not None:
@@ -183,6 +178,8 @@ class Directory:
             refuse(mail, Closed("the host is stopping"))
             return
         self.awake[key] = session
+        self._memory.woke(key)
+        self._later.pop(key, None)
         self.wakings += 1
         ref.handler = session.handle
         session.handle(mail)
@@ -191,10 +188,15 @@ class Directory:
         session = self.awake.pop(key, None)
         if session is not None and session.known != NOTHING:
             self._known[key] = session.known
-        self._resting.pop(key, None)
-        self._leaving.discard(key)
+        self._memory.gone(key)
         self.sleeps += 1
         self._refs[key].handler = self._asleep(key)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        """One more of those that nobody waits for, where there is room now."""
+        if self._later and not self._memory.full:
+            self._refs[self._later.popitem(last=False)[0]].post(Wake())
 
     def _crashed(self, key: str, error: BaseException) -> Handler | None:
         """A handler raised, which is a bug: the session begins anew from its file, its neighbours go on."""
@@ -203,10 +205,9 @@ class Directory:
         if session is not None:
             self._known[key] = session.known
             told = f"{key}: the session broke ({error!r}) and begins anew: send the same id again"
-            session.abandon(PerdureError(told))
+            session.leaving.abandon(PerdureError(told))
             self._refs[key].post(Wake())  # what it had begun is taken up
-        self._resting.pop(key, None)
-        self._leaving.discard(key)
+        self._memory.gone(key)
         return self._asleep(key)
 
 

@@ -176,7 +176,7 @@ class Opening:
             return
         self.renewing = done
         if self.session.state == "idle":
-            self.session.begin_anew()
+            self.session.leaving.begin_anew()
         else:
             self.session.abort()
 
@@ -195,7 +195,7 @@ class Opening:
             session.state = "opening"
             self.begin()
 
-        session.leave_file(left)
+        session.leaving.leave_file(left)
 
     def turn_away(self, error: BaseException) -> None:
         """Whatever still waits won't be handled."""

@@ -93,15 +93,16 @@ def _bytes_of(image: Image) -> bytes:
 
 
 class Pictures:
-    """The kept pictures of one awake session, read once."""
+    """The kept pictures of one awake session, read once. `held`: characters of base64 in memory for them."""
 
-    __slots__ = ("_blobs", "_filled", "_known", "_source")
+    __slots__ = ("_blobs", "_filled", "_known", "_source", "held")
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
         self._source: Items = ()
         self._filled: Items = ()
         self._known: dict[str, tuple[Message, Item]] = {}
+        self.held = 0
 
     async def fill(self, items: Items) -> Items:
         """The items with the bytes of every kept picture; those that are gone stay without.
@@ -139,4 +140,5 @@ class Pictures:
                 continue  # every request says so where the picture stood
         whole = filled(item, found)
         self._known[item.entry] = (item.message, whole)
+        self.held += sum(map(len, found.values())) * 4 // 3
         return whole

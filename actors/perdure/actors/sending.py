@@ -203,8 +203,8 @@ class Sending:
                 self._unwritten, wait = after, max(wait, AGAIN)
         lane.recorded(session.key)
         self.want(wait)
-        if session.closing and session.state in ("idle", "settling"):
-            session.finish_close()
+        if session.leaving.closing and session.state in ("idle", "settling"):
+            session.leaving.finish_close()
 
     def _record(self, each: Outgoing, *, told: bool = True) -> bool:
         """Write where a delivery stands; False where the disk takes nothing: then it stands as it did."""

@@ -12,6 +12,7 @@ from perdure.actors.calls import Calls
 from perdure.actors.durable import Durable
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
+from perdure.actors.memory import Memory
 from perdure.actors.outbox import Outbox
 from perdure.actors.spending import Spending
 from perdure.actors.timers import Timers
@@ -130,6 +131,7 @@ class Services:
     timers: Timers
     approvals: Approvals
     calls: Calls
+    memory: Memory
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None
@@ -142,7 +144,7 @@ class Services:
     watches_cache: bool = True
     keep_alive: int = 0  # refreshes of a cached prefix in one rest, at most; 0: it is let go
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
-    on_idle: Callable[[str], None] = lambda key: None
+    on_opened: Callable[[str], None] = lambda key: None
     on_not_opened: Callable[[str, BaseException], None] = lambda key, error: None
 
     def admit(self, key: str, sender: str) -> None:

@@ -10,21 +10,21 @@ worker's message that comes back as mail. States and what moves them:
                         └─Sleep, Close──► closed      └─failed──► idle (typed overflow to the caller)
 
 Its parts: `opening` (its file), `letters` (its inbox), `surroundings` (its prompt and model), `turns` (its
-turn), `scales` and `compacting` (its size) and `truncating` (its disk). While a job has the file to itself
-(`opening.with_file`), mail waits in any state.
+turn), `scales` and `compacting` (its size), `truncating` (its disk) and `leaving` (its end). While a job has
+the file to itself (`opening.with_file`), mail waits in any state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Literal, TypeAlias
 
 from perdure.actors import commands
 from perdure.actors.alarms import Alarms
 from perdure.actors.compacting import Compacting
-from perdure.actors.coordinator import Coordinator, asleep
+from perdure.actors.coordinator import asleep
 from perdure.actors.keeping import Keeping
+from perdure.actors.leaving import Leaving
 from perdure.actors.letters import Letters
 from perdure.actors.messages import (
     Abort,
@@ -65,12 +65,12 @@ from perdure.actors.turns import Turns
 from perdure.actors.view import unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
+from perdure.edges.session.facts import bare
 from perdure.edges.session.files import Held
 from perdure.errors import Closed, Fenced, PerdureError
 from perdure.events import Notice
 from perdure.kernel.mailbox import Ref
-from perdure.kernel.outcome import Failed, Outcome, Returned, describe
-from perdure.kernel.waiter import Waiter
+from perdure.kernel.outcome import Outcome, Returned, describe
 
 State: TypeAlias = Literal["opening", "idle", "running", "settling", "closed"]
 
@@ -88,7 +88,6 @@ class Session:
     ) -> None:
         self.key, self.ref, self.services, self.release = key, ref, services, release
         self.state: State = "opening"
-        self.closing: list[Waiter[None]] = []  # who waits for the session's end
         self.lost = False  # the file has another owner now
         self.opening = Opening(self)
         self.letters = Letters(self)
@@ -98,6 +97,7 @@ class Session:
         self.sending = Sending(self)
         self.keeping = Keeping(self, known.kept)
         self.alarms = Alarms(self)
+        self.leaving = Leaving(self)
         self.held: Held
         self.transcript: Transcript
         self.surroundings, self.scales = Surroundings(self), Scales(self)
@@ -112,9 +112,9 @@ class Session:
             return
         self._decide(mail)
         if self.lost and self.state != "closed" and not self.opening.apart:
-            self._lose()
-        elif self.at_ease:
-            self.services.on_idle(self.key)
+            self.leaving.lose()
+        elif self.state != "closed":
+            self.services.memory.handled(self)
 
     def _decide(self, mail: Mail) -> None:
         match mail:
@@ -157,9 +157,9 @@ class Session:
             case Rejoined():
                 self.opening.rejoined(mail)
             case Sleep(done):
-                self._sleep(done)
+                self.leaving.sleep(done)
             case Close():
-                self._close(mail)
+                self.leaving.close(mail)
             case Woken(held, error):
                 self._woken(held, error)
             case Wake():
@@ -252,7 +252,7 @@ class Session:
 
     def _woken(self, held: Held | None, error: BaseException | None) -> None:
         if held is None:
-            self._not_woken(error or Closed("the session could not be opened"))
+            self.leaving.not_woken(error or Closed("the session could not be opened"))
             return
         try:
             self.turns.woken(held.opened)
@@ -260,136 +260,27 @@ class Session:
             self.surroundings.adopt(opened.settings, "woken", opened.pins, opened.items)
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)
-            self._not_woken(failure)
+            self.leaving.not_woken(failure)
             return
         self.held, upkeep = held, self.services.upkeep
         upkeep.woke(held)
         wall_ms, weigh = self.services.clock.wall_ms, self.scales.weigh
         self.transcript = Transcript(held, upkeep, wall_ms=wall_ms, weigh=weigh)
+        held.opened = bare(opened)
         self.state = "idle"
+        self.services.on_opened(self.key)
         self.opening.done()
         self.sending.woken()
         self.turns.take_up()
         self.alarms.woken()
         self.opening.hand_over()
 
-    def _not_woken(self, error: BaseException) -> None:
-        self.services.log.error("session.not_opened", session=self.key, error=str(error))
-        self.services.on_not_opened(self.key, error)
-        self.state = "closed"
-        self.release(self.key)
-        self._tell_closed()
-        self.opening.turn_away(error)
-
-    def begin_anew(self) -> None:
-        """Leave the file and open the one that follows it."""
-        self.sending.leave_behind()
-
-        def left() -> None:
-            self.letters.refuse(Closed("a new session was begun before this was answered"))
-            self.letters, self.truncating = Letters(self), Truncating(self)
-            self.keeping = Keeping(self)
-            self.compacting = Compacting(self, Coordinator(run=self.compacting.state.run))
-            self.turns = Turns(self, self.turns.number)
-            self.state = "opening"
-            self.opening.begin()
-
-        self.leave_file(left)
-
-    # --- sleep and end ----------------------------------------------------------------------------
-
-    def _sleep(self, done: Waiter[bool] | None) -> None:
-        can = self.at_ease
-
-        def left() -> None:
-            self._let_go()
-            self.opening.send_on()
-            if done is not None:
-                done.set(True)
-
-        if can:
-            self.leave_file(left)
-        elif done is not None:
-            done.set(False)
-
-    def _close(self, mail: Close) -> None:
-        self.closing.append(mail.done)
-        if mail.now:
-            self.sending.stop(now=True)
-        if self.state in ("idle", "settling"):
-            self.finish_close()
-        elif mail.now and self.turns.job is not None:
-            self.turns.job.cancel()
-
-    def finish_close(self) -> None:
-        """The turn, if there was one, has ended, its answer is out: leave the file whole, tell who waits."""
-        if self.sending.holds_up:
-            return
-        self.sending.stop()
-
-        def left() -> None:
-            self._let_go()
-            self.opening.turn_away(Closed("the session was closed"))
-            self.letters.refuse(Closed("the session was closed before it answered"))
-            self._tell_closed()
-
-        self.leave_file(left)
-
-    def _tell_closed(self) -> None:
-        for done in self.closing:
-            done.set(None)
-
-    def _let_go(self) -> None:
-        self.state = "closed"
-        self.release(self.key)
-
-    def leave_file(self, then: Callable[[], None]) -> None:
-        """Write what a waking needs, let a job make the file durable and close it, then go on."""
-        due = self.alarms.leave()
-        self.stop_timers()
-        self.compacting.let_go()
-        held, owing = self.held, self.sending.unfinished
-        unfinished = owing or self.turns.unfinished
-        try:
-            self.transcript.leave()
-        except PerdureError as error:
-            self._not_left_whole(error)
-
-        def left(outcome: Outcome) -> None:
-            if not isinstance(outcome, Returned):
-                self._not_left_whole(outcome.error if isinstance(outcome, Failed) else describe(outcome))
-                held.close(handover=False)
-            self.services.upkeep.slept(self.key, held, unfinished=unfinished, due=due)
-            then()
-
-        self.opening.with_file(partial(self.services.upkeep.leave, self.key, held, due, owing=owing), left)
-
-    def _not_left_whole(self, error: object) -> None:
-        self.services.log.error("session.not_left_whole", session=self.key, error=str(error))
+    def ask_to_sleep(self) -> None:
+        """By mail, so that whatever came before is handled before."""
+        self.ref.post(Sleep())
 
     def stop_timers(self) -> None:
         """A turn starts, or the session leaves."""
         self.compacting.stop_timer()
         self.keeping.stop()
         self.turns.stop_pause()
-
-    def abandon(self, error: BaseException) -> None:
-        """This object is broken (a bug): let go of everything; the session begins anew from its file."""
-        opened, self.state = self.state not in ("opening", "closed"), "closed"
-        self.opening.give_up()
-        if self.turns.job is not None:
-            self.turns.job.cancel()
-        self.stop_timers()
-        self.compacting.let_go()
-        self.letters.refuse(error)
-        self._tell_closed()
-        self.opening.turn_away(error)
-        if opened:
-            self.held.close(handover=False)
-            self.services.upkeep.slept(self.key, self.held, unfinished=True, due=self.alarms.leave())
-
-    def _lose(self) -> None:
-        """Another owner has the file, or it is gone: whoever waits is told, the next mail opens it anew."""
-        self.services.log.error("session.lost", session=self.key)
-        self.release(self.key)
-        self.abandon(Fenced(f"{self.key}: another owner took the session's file: send again"))

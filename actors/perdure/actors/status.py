@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.actors.owning import owned
 from perdure.edges.log_events import grade
+from perdure.edges.resident import rss_bytes
 from perdure.events import Event, Notice, TurnFinished
+from perdure.kernel.pauses import Pauses
 from perdure.records import Usage
 
 if TYPE_CHECKING:
@@ -52,20 +55,22 @@ class Totals:
 
 
 def host_status(
-    services: Services, directory: Directory, totals: Totals, *, deep: bool = False
+    services: Services, directory: Directory, totals: Totals, pauses: Pauses, *, deep: bool = False
 ) -> dict[str, Any]:
     """The object that `perdure status --json` prints; `deep` adds a line for each awake session."""
     stats = services.kernel.stats()
     awake = directory.awake
-    files = sum(1 for _ in services.files.list())
+    files = services.files.count()
     status: dict[str, Any] = {
         "host": {
             "sessions": files,
             "awake": len(awake),
             "asleep": files - len(awake),
             "rss_bytes": rss_bytes(),
-            "owned_bytes": sum(owned(s) for s in awake.values()),
+            "owned_bytes": services.memory.total,
             "loop_lag_ms": None,
+            "memory": services.memory.line(),
+            "gc": pauses.line(),
         },
         "storage": services.durable.status(),
         "workers": [
@@ -108,6 +113,7 @@ def session_line(session: Session) -> dict[str, Any]:
     return {
         "key": session.key,
         "state": session.state,
+        "owned_bytes": owned(session),
         "entries": len(t.items),
         "view_tokens": session.scales.tokens,
         "budget": session.scales.budget,
@@ -139,17 +145,3 @@ def cache_line(session: Session) -> dict[str, Any]:
             "until_seconds": advice.until,
         },
     }
-
-
-def owned(session: Session) -> int:
-    """Bytes of the view that an awake session holds (its lines in the file, as a measure)."""
-    return session.transcript.view_bytes if session.state != "opening" else 0
-
-
-def rss_bytes() -> int:
-    """Resident memory of this process, 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", "rb") as statm:
-            return int(statm.read().split()[1]) * 4096
-    except OSError:
-        return 0

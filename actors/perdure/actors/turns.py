@@ -232,8 +232,10 @@ class Turns:
             case Returned(Overflowed() as overflow):
                 session.state = "settling"
                 session.compacting.overflowed(overflow)
-            case Cancelled() if session.closing or not self.aborted:  # by the host's end, not by a user
-                session.finish_close()
+            case Cancelled() if (
+                session.leaving.closing or not self.aborted
+            ):  # by the host's end, not by a user
+                session.leaving.finish_close()
             case Cancelled():
                 self.end_badly("aborted", "aborted by the user")
             case Failed(StorageFailed() as error):
@@ -319,10 +321,10 @@ class Turns:
         session.services.events.publish(TurnFinished(key, reply))
         session.alarms.turn_over(rested)
         self._run_hooks()
-        if session.closing:
-            session.finish_close()
+        if session.leaving.closing:
+            session.leaving.finish_close()
         elif session.opening.renewing is not None:
-            session.begin_anew()
+            session.leaving.begin_anew()
         elif session.transcript.pending and self._pause is None:
             self.start()
 

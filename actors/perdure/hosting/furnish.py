@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from perdure.actors import tree
 from perdure.actors.approvals import Approvals
+from perdure.actors.budgeting import UNBOUNDED, budget
 from perdure.actors.calls import Calls
 from perdure.actors.directory import Directory
 from perdure.actors.durable import Durable
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
+from perdure.actors.memory import Memory
 from perdure.actors.messages import Due
 from perdure.actors.outbox import Outbox
+from perdure.actors.owning import EVENT
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
 from perdure.actors.spending import Spending
@@ -32,6 +35,7 @@ from perdure.edges.log import Log
 from perdure.edges.models import catalog
 from perdure.edges.models.factories import default_factories
 from perdure.edges.placement import LocalPlacement
+from perdure.edges.resident import memory_bytes, rss_bytes
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
 from perdure.edges.spend import SpendJournal
@@ -42,6 +46,7 @@ from perdure.hosting.deleting import Deleting
 from perdure.hosting.given import Given
 from perdure.hosting.outlets import configured
 from perdure.hosting.retaining import Retaining
+from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
@@ -102,6 +107,16 @@ def resolver(ground: Ground, given: Given, tools: Mapping[str, Tool]) -> HostRes
     found.check(default)
     found.engine("")
     return found
+
+
+def memory(ground: Ground, given: Given, events: Channel) -> Memory:
+    """Bounded as given, else as configured. Under virtual time nothing may depend on the machine."""
+    told, virtual = ground.settings.host, ground.clock.virtual
+    bounds = given.budget
+    if bounds is None:
+        watched = not virtual or told.memory_mb
+        bounds = budget(told.memory_mb, memory_bytes(), rss_bytes()) if watched else UNBOUNDED
+    return Memory(bounds, ground.awake, ground.clock, ground.log, beside=lambda: events.buffered * EVENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +182,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         timers=ground.timers,
         approvals=approvals,
         calls=Calls(),
+        memory=memory(ground, given, events),
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),
@@ -180,10 +196,10 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         watches_cache=cache.watch,
         keep_alive=cache.max_refreshes if cache.keep_alive == "auto" else 0,
         cache_life=max(PRUNE_TTL_SECONDS, LIFE[settings.models.cache]),
-        on_idle=lambda key: directory.rested(key),
+        on_opened=lambda key: directory.opened(key),
         on_not_opened=lambda key, error: directory.not_opened(key, error),
     )
-    directory = Directory(services, ground.awake)
+    directory = Directory(services)
     forget = storage.forgetting(ground.folder, ground.durable.journal)
     eraser = Eraser(
         ground.folder.path, blobs, ground.upkeep.index, forget_journal=forget, sync=ground.io.sync

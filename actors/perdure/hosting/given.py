@@ -10,6 +10,7 @@ from typing import Literal
 
 from perdure.actors import arguments
 from perdure.actors.approvals import Approver, approver
+from perdure.actors.budgeting import Budget
 from perdure.actors.outbox import Outlet
 from perdure.actors.resolver import ModelFactory
 from perdure.actors.services import Timing
@@ -36,6 +37,7 @@ class Given:
     timing: Timing | None = None
     approve: Approver | Literal["events"] | None = None
     most_awake: int | None = None
+    budget: Budget | None = None
     truncate_after: int | None = None
     channels: tuple[Outlet, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -57,6 +59,7 @@ def checked(
     timing: Timing | None,
     approve: object,
     most_awake: int | None,
+    budget: Budget | None,
     truncate_after: int | None,
     channels: Iterable[OutboundChannel | Outlet],
     environ: Mapping[str, str] | None,
@@ -77,6 +80,7 @@ def checked(
         timing=timing,
         approve=approver(approve),
         most_awake=most_awake,
+        budget=budget,
         truncate_after=truncate_after,
         channels=arguments.some_channels(channels),
         environ=os.environ if environ is None else environ,

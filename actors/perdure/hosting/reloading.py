@@ -35,7 +35,7 @@ def adopt(host: Host, new: Settings, *, own_timing: bool, own_awake: bool) -> Re
     if not own_timing:
         services.timing = configured_timing(settings)
     if not own_awake:
-        host.directory.most_awake = host.watching.bounded(settings.host.awake)
+        services.memory.most_awake = host.watching.bounded(settings.host.awake)
     services.approvals.tools = settings.tools.approve
     services.approvals.seconds = settings.tools.approval_seconds
     host.log.adjust(settings.log.level, settings.log.max_mb, settings.log.keep)

@@ -22,10 +22,13 @@ class HostSettings(Record):
     `message_tries` times is parked alone.
 
     `durability`: what an acknowledgement survives, a killed process (fsync follows within a second) or a
-    power cut (synced before it, through a journal in segments of `journal_mb`).
+    power cut (synced before it, through a journal in segments of `journal_mb`). `memory_mb`: resident memory
+    of the process, which sessions may own but for what it takes by itself. 0: 60 % of what the cgroup allows,
+    or of what the machine has available at the start.
     """
 
     awake: Positive = 1_024
+    memory_mb: Count = 0
     workers: Positive = 4
     mailbox: Positive = 64
     session_crashes: Positive = 5

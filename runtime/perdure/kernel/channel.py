@@ -92,6 +92,11 @@ class Channel:
         self._hooks[name] = hook
         return lambda: self.forget(name)
 
+    @property
+    def buffered(self) -> int:
+        """Events that wait for readers."""
+        return sum(len(listener._events) for listener in self._listeners.values())
+
     def forget(self, name: str) -> None:
         """Drop that subscriber."""
         self._hooks.pop(name, None)

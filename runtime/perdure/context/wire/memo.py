@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from perdure.context.changed import common
 from perdure.records import Assistant, Item, Items, Record
 
@@ -27,24 +29,29 @@ class Piece(Record):
 Encode: TypeAlias = Callable[[str, Items], Piece]
 
 
-class Chunk:
-    """The items `start:end` of a view, all of one role, and their bytes on the wire."""
+class Chunk(Struct, gc=False):
+    """The items `start:end` of a view, all of one role, and their bytes on the wire.
 
-    __slots__ = ("blocks", "body", "calls", "end", "offset", "role", "start")
+    Untracked like a record: a host keeps one for each message of each active session.
+    """
 
-    def __init__(self, role: str, start: int, end: int, piece: Piece) -> None:
-        self.role, self.start, self.end, self.offset = role, start, end, 0
-        self.body, self.blocks, self.calls = piece.body, piece.blocks, piece.calls
+    role: str
+    start: int
+    end: int
+    body: bytes
+    blocks: int
+    calls: tuple[str, ...]
+    offset: int = 0
 
 
 class Memo:
     """What the last render of one session left: only messages behind the first change are made anew.
 
     `joined` holds the bodies of the first `settled` chunks, each followed by a comma: those that no
-    mark stands on. `reused` tells how many chunks the last render took over unchanged.
+    mark stands on. `reused` tells how many chunks the last render took over unchanged. `held`: bytes kept.
     """
 
-    __slots__ = ("_family", "_head", "_head_key", "chunks", "items", "joined", "reused", "settled")
+    __slots__ = ("_bodies", "_family", "_head", "_head_key", "chunks", "items", "joined", "reused", "settled")
 
     def __init__(self) -> None:
         self.items: Items = ()
@@ -52,6 +59,7 @@ class Memo:
         self.joined = bytearray()
         self.settled = 0
         self.reused = 0
+        self._bodies = 0  # bytes of all chunks
         self._family: object = None
         self._head: bytes = b""
         self._head_key: tuple[object, ...] = ()
@@ -69,13 +77,17 @@ class Memo:
             kept -= 1
         self.reused = kept
         self.unsettle(kept)
+        self._bodies -= sum(len(chunk.body) for chunk in self.chunks[kept:])
         del self.chunks[kept:]
         start = self.chunks[-1].end if self.chunks else 0
         while start < len(items):
             role, end = role_of(items[start]), start + 1
             while end < len(items) and role_of(items[end]) == role:
                 end += 1
-            self.chunks.append(Chunk(role, start, end, encode(role, items[start:end])))
+            piece = encode(role, items[start:end])
+            chunk = Chunk(role, start, end, piece.body, piece.blocks, piece.calls)
+            self.chunks.append(chunk)
+            self._bodies += len(chunk.body)
             start = end
         self.items = items
         return self.chunks
@@ -104,6 +116,11 @@ class Memo:
             self.settled = count
 
     @property
+    def held(self) -> int:
+        """Bytes kept: each chunk once by itself, those that are settled once more in one piece."""
+        return self._bodies + len(self.joined) + len(self._head)
+
+    @property
     def front(self) -> bytes:
         """Everything before the first message of the last render."""
         return self._head
@@ -123,6 +140,7 @@ class Memo:
         self._family, self.items, self._head_key = family, (), ()
         self.unsettle(0)
         self.chunks.clear()
+        self._bodies = 0
 
 
 def role_of(item: Item) -> str:

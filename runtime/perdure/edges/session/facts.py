@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
 from perdure.edges.schedule import Timer
@@ -210,3 +212,8 @@ class Opened(Record):
     def searched(self) -> bool:
         """Whether all facts of the file are known."""
         return not self.unsearched
+
+
+def bare(opened: Opened) -> Opened:
+    """What it says of the file alone: a session that has taken the view over keeps no second hold on it."""
+    return replace(opened, entries=(), items=(), pending=(), recent=(), decisions=())

@@ -125,6 +125,14 @@ class SessionFiles:
                     continue  # deleted while we looked
                 yield Listed(self.key(path), os.fspath(path), status.st_size, status.st_mtime_ns)
 
+    def count(self) -> int:
+        """How many there are, by their names alone: 10,000 in some milliseconds."""
+        return sum(
+            name.endswith(keys.SUFFIX) and "." not in name[: -len(keys.SUFFIX)]
+            for _, _, names in os.walk(self.root)
+            for name in names
+        )
+
     def earlier(self, key: str) -> tuple[Path, ...]:
         """Files that `/new` put aside, oldest first."""
         path = self.path(key)
