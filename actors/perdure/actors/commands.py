@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from perdure.actors import pinning
 from perdure.actors.messages import Command
+from perdure.actors.undoing import undone
 from perdure.errors import PerdureError, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def run(session: Session, mail: Command) -> None:
                 session.opening.renew(mail.done)
                 return
             case "undo":
-                session.undo(mail.done)
+                env, estimator = session.environment, session.scales.estimator
+                session.change(lambda held, now: undone(held, now, env, estimator), mail.done)
                 return
             case "status":
                 answer = status(session)

@@ -11,6 +11,7 @@ from functools import partial
 
 from perdure.actors.messages import (
     Abort,
+    Changing,
     Close,
     Command,
     Deliver,
@@ -33,7 +34,13 @@ from perdure.kernel.mailbox import Handler, Ref
 from perdure.kernel.waiter import Waiter
 
 NOTHING = Known()
-WAKING = (Deliver, Command, Note, Wake)  # all else is for somebody awake: reports to one who is gone
+WAKING = (
+    Deliver,
+    Command,
+    Changing,
+    Note,
+    Wake,
+)  # all else is for somebody awake: reports to one who is gone
 
 
 class Directory:

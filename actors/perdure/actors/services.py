@@ -17,12 +17,13 @@ from perdure.edges.images import Scaler
 from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
+from perdure.events import Recorded
 from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.pool import Pool
-from perdure.records import ModelInfo
+from perdure.records import Item, ModelInfo
 
 
 class Resolver(Protocol):
@@ -117,3 +118,7 @@ class Services:
     keep_alive: int = 0  # refreshes of a cached prefix in one rest, at most; 0: it is let go
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_idle: Callable[[str], None] = lambda key: None
+
+    def recorded(self, key: str, item: Item) -> None:
+        """Tell who listens that a message is in a session's file."""
+        self.events.publish(Recorded(key, item.entry, item.message))

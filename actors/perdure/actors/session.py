@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from perdure.actors import commands
 from perdure.actors.compacting import Compacting
@@ -29,6 +29,7 @@ from perdure.actors.messages import (
     Abort,
     AfterTurnDone,
     Append,
+    Changing,
     Close,
     Command,
     Compacted,
@@ -50,7 +51,7 @@ from perdure.actors.messages import (
     Wake,
     Woken,
 )
-from perdure.actors.opening import Opening
+from perdure.actors.opening import Change, Opening
 from perdure.actors.pictures import Pictures
 from perdure.actors.scales import Scales
 from perdure.actors.services import Services
@@ -58,7 +59,6 @@ from perdure.actors.surroundings import Surroundings
 from perdure.actors.transcript import Transcript
 from perdure.actors.truncating import Truncating
 from perdure.actors.turns import Turns
-from perdure.actors.undoing import undone
 from perdure.actors.view import unseen
 from perdure.context.environment import Environment
 from perdure.context.pipeline import Scratch
@@ -154,6 +154,8 @@ class Session:
                 self.keeping.kept(mail)
             case Rejoined():
                 self.opening.rejoined(mail)
+            case Changing(make, done):
+                self.change(make, done)
             case Sleep(done):
                 self._sleep(done)
             case Close():
@@ -261,7 +263,8 @@ class Session:
         self.held, upkeep = held, self.services.upkeep
         upkeep.woke(held)
         wall_ms, weigh = self.services.clock.wall_ms, self.scales.weigh
-        self.transcript = Transcript(held, upkeep, wall_ms=wall_ms, weigh=weigh)
+        told = partial(self.services.recorded, self.key)
+        self.transcript = Transcript(held, upkeep, wall_ms=wall_ms, weigh=weigh, told=told)
         self.state = "idle"
         self.opening.done()
         self.turns.take_up()
@@ -274,14 +277,12 @@ class Session:
         self._tell_closed()
         self.opening.turn_away(error)
 
-    def undo(self, done: Waiter[str]) -> None:
-        """`/undo`: leave the file, take the latest compaction back, and open it as it is then."""
+    def change(self, make: Change, done: Waiter[Any]) -> None:
+        """Leave the file, let `make` change it while a job has it to itself, and open it as it is then."""
         if not self.at_ease:
-            done.fail(Busy(f"{self.key}: something is under way: /undo when the agent rests"))
+            done.fail(Busy(f"{self.key}: something is under way: ask again when the agent rests"))
             return
-        env, estimator = self.environment, self.scales.estimator
-        self.opening.changing = lambda held, now: undone(held, now, env, estimator)
-        self.opening.asked = done
+        self.opening.changing, self.opening.asked = make, done
 
         def left() -> None:
             answered, self.turns = self.turns.answered, Turns(self, self.turns.number)
