@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from perdure.actors import arguments, previewing
-from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, Wake
+from perdure.actors.messages import Abort, Changing, Command, Deliver, Mail, Note, Wake
 from perdure.actors.pictures import admitted
 from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import ModelFactory
@@ -38,6 +38,7 @@ from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.log import open_log
 from perdure.edges.placement import LocalPlacement
+from perdure.edges.session.files import Held
 from perdure.edges.settings import Settings
 from perdure.edges.tools.mcp import servers
 from perdure.errors import Busy, Closed, Parked, UsageError
@@ -219,6 +220,13 @@ class Host:
         """Run a slash command (`/compact`, `/status`, `/model REF` …); its answer as text for a person."""
         name, _, argument = line.strip().removeprefix("/").partition(" ")
         return str(await self._ask(key, lambda done: Command(name, argument.strip(), done), timeout))
+
+    async def change(self, key: str, make: Callable[[Held, int], Any], *, timeout: float = 300.0) -> Any:
+        """What `make(held, wall ms)` returns, which changes a session's file while nobody else has it.
+
+        It may block. Raises `Busy` while something is under way in the session.
+        """
+        return await self._ask(key, lambda done: Changing(make, done), timeout)
 
     async def preview_compaction(self, key: str, focus: str = "") -> Previewed:
         """What `/compact` would do: costs model calls, stores nothing. Raises as `previewing.preview`."""

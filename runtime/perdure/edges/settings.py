@@ -11,7 +11,14 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from perdure.edges.settings_hosting import Count, HostSettings, Positive, Seconds, TenantSettings
+from perdure.edges.settings_hosting import (
+    Count,
+    HostSettings,
+    Positive,
+    Seconds,
+    ServerSettings,
+    TenantSettings,
+)
 from perdure.records import Record
 
 Share: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
@@ -254,6 +261,7 @@ class Settings(Record):
 
     host: HostSettings = HostSettings()
     tenants: tuple[TenantSettings, ...] = ()
+    server: ServerSettings = ServerSettings()
     models: ModelSettings = ModelSettings()
     compaction: CompactionSettings = CompactionSettings()
     guard: GuardSettings = GuardSettings()
