@@ -175,3 +175,30 @@ class Health(Record):
 
     ok: bool
     problems: tuple[str, ...] = ()
+
+
+_KEY = "agent:main:cli:dm:local"
+EXAMPLES: dict[type[Record], Record] = {
+    NewMessage: NewMessage("What changed?", (Attachment("notes.txt", "text/plain", text="a, b"),), "ada"),
+    Accepted: Accepted(_KEY, "019b8c1f3a2211a1", "m-1", False),
+    Answered: Answered(
+        _KEY, "Two lines.", "stop", 1, {"input": 3, "cache_read": 1_429, "cache_write": 20, "output": 4},
+        ("019b8c1f3b0011a2",), (), None, "019b8c1f3a2211a1", "m-1", False,
+    ),
+    Page: Page((Listed(_KEY, 1_136, "2026-01-05T08:00:00.000Z", True),), None),
+    Entries: Entries(_KEY, (Stored("019b8c1f3a2211a1", {"role": "user", "content": "hi"}),), None),
+    Done: Done(_KEY, True, leaf="019b8c1f3b0011a2"),
+    Forked: Forked(_KEY, "agent:main:cli:dm:copy", "019b8c1f3b0011a2", 4),
+    Told: Told(_KEY, "The model is now anthropic/claude-sonnet-4-5."),
+    Stopped: Stopped(_KEY, True),
+    Focus: Focus("the open questions"),
+    ToEntry: ToEntry("019b8c1f"),
+    Labelled: Labelled("019b8c1f", "before the move"),
+    Named: Named("the move"),
+    Fork: Fork("agent:main:cli:dm:copy"),
+    ModelRef: ModelRef("anthropic/claude-sonnet-4-5"),
+    Line: Line("/status"),
+    Nothing: Nothing(),
+    Health: Health(False, ("draining",)),
+}  # fmt: skip
+"""One of each body, for the description of the API."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import unquote
 
 import anyio
@@ -14,6 +14,7 @@ from perdure.actors.arguments import a_key
 from perdure.edges.settings_hosting import TenantSettings
 from perdure.errors import SessionNotFound, UsageError
 from perdure.host import Host
+from perdure.kernel.outcome import Failed, Outcome, Returned
 from perdure.server.problems import NOT_FOUND, Refused
 from perdure.server.state import Serving
 
@@ -101,7 +102,7 @@ class Call:
         return value
 
     async def body(self, kind: type[T]) -> T:
-        """The JSON body. Its size is bounded by the door, its depth by the decoder."""
+        """The JSON body. Its size is bounded by the door, its depth by the type: no field takes anything."""
         content = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
         data = await self._read()
         if data and content != "application/json":
@@ -112,8 +113,6 @@ class Call:
             raise Refused(422, "invalid", f"the body is not as it should be: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Refused(400, "invalid", f"the body is no JSON: {error}") from None
-        except RecursionError:
-            raise Refused(400, "invalid", "the body is nested too deeply") from None
 
     async def _read(self) -> bytes:
         stall = self.serving.settings.stall_seconds
@@ -132,14 +131,21 @@ class Call:
 
     async def while_connected(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` gives, given up where the client leaves before."""
-        found: list[T] = []
+        outcome: Outcome | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(self._left, group.cancel_scope)
-            found.append(await work())
+            try:
+                outcome = Returned(await work())
+            except Exception as error:  # raised outside of the group, as itself
+                outcome = Failed(error)
             group.cancel_scope.cancel()
-        if not found:
-            raise ClientDisconnect
-        return found[0]
+        match outcome:
+            case Returned(value):
+                return cast(T, value)
+            case Failed(failure):
+                raise failure
+            case _:
+                raise ClientDisconnect
 
     async def _left(self, scope: anyio.CancelScope) -> None:
         while (await self.request.receive())["type"] != "http.disconnect":

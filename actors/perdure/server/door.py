@@ -36,8 +36,10 @@ class Door:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        if scope["type"] == "lifespan":  # the host lives outside of the server
+            while (await receive())["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
             return
         self.within += 1
         try:
@@ -68,7 +70,7 @@ class Door:
                 if begun or isinstance(error, ClientDisconnect):
                     return
                 refusal = error if isinstance(error, Refused) else _routed(error)
-                await body.linger(lambda: answer(refusal)(scope, body.receive, counted))
+                await body.linger(answer(refusal), scope, counted)
         except Exception as error:
             await self._bug(error, scope, body, counted, begun=begun)
 
@@ -77,7 +79,7 @@ class Door:
         self._log.error("server.bug", id=number, path=scope["path"], error=repr(error), exc_info=error)
         if not begun:
             told = Problem("internal", f"a bug of this server; runtime.log has it as {number}", None, number)
-            await body.linger(lambda: json(Refusal(told), 500)(scope, body.receive, send))
+            await body.linger(json(Refusal(told), 500), scope, send)
 
     def _check(self, headers: dict[bytes, str]) -> None:
         if self.within > self._settings.max_requests:
@@ -116,21 +118,36 @@ class Body:
                 raise self._too_large()
         return message
 
-    async def linger(self, respond: Callable[[], Awaitable[None]]) -> None:
-        """Answer while the rest of the body is thrown away: a server's queue must not fill up meanwhile."""
+    async def linger(self, respond: App, scope: Any, send: Any) -> None:
+        """Answer at once, and end the answer when the rest of the body has come, and is thrown away.
+
+        A connection that is closed while a client still sends is reset, and the client never sees why.
+        """
         if self.whole:
-            await respond()
+            await respond(scope, self.receive, send)
             return
+        over = anyio.Event()
+
+        async def held(message: Any) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                await over.wait()
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
+            await send(message)
+
         async with anyio.create_task_group() as group:
-            group.start_soon(self._discard)
-            await respond()
+            group.start_soon(self._discard, over)
+            await respond(scope, self.receive, held)
             group.cancel_scope.cancel()
 
-    async def _discard(self) -> None:
+    async def _discard(self, over: anyio.Event) -> None:
         with anyio.move_on_after(LINGER):
-            while (message := await self._receive())["type"] == "http.request":
-                if not message.get("more_body", False):
-                    return
+            while not self.whole:
+                message = await self._receive()
+                self.whole = message["type"] != "http.request" or not message.get("more_body", False)
+        over.set()
+        while True:  # a server's queue must not fill up while it sends
+            await self._receive()
 
     def _too_large(self) -> Refused:
         return Refused(

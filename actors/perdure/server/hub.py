@@ -88,7 +88,7 @@ class Hub:
 
     def __init__(self, epoch: int, stream_bytes: int, most_streams: int) -> None:
         self.epoch, self._stream_bytes, self._most_streams = epoch, stream_bytes, most_streams
-        self.seq = 0
+        self.seq = 1  # 0 is what was read from a file
         self.lagged = 0
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         self._all: Ring | None = None

@@ -6,6 +6,7 @@ The router and `/openapi.json` are both made of it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from typing import Any, Literal, TypeAlias
 
 from starlette.requests import Request
@@ -17,7 +18,8 @@ from perdure.records import Record
 from perdure.server import bodies as b
 from perdure.server import changes, health, messages, sessions
 from perdure.server.calls import Call
-from perdure.server.problems import Refused, refused
+from perdure.server.openapi import document
+from perdure.server.problems import Refused, json, refused
 from perdure.server.state import Serving
 
 Handler: TypeAlias = Callable[[Call], Awaitable[ASGIApp]]
@@ -72,6 +74,11 @@ def _change(
 ) -> Endpoint:
     status = 201 if gives is b.Forked else 200
     return Endpoint("POST", f"{S}/{name}", handler, told, takes, ((status, gives),))
+
+
+async def described(call: Call) -> ASGIApp:
+    """The API, as OpenAPI 3.1."""
+    return json(document(ENDPOINTS, version("perdure")))
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -136,6 +143,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         ((200, b.Health), (503, b.Health)),
         "anyone",
     ),
+    _look("/openapi.json", described, "This description.", dict, who="anyone"),
     _look("/metrics", health.metrics, "Metrics for Prometheus.", "text/plain", who="operator"),
 )
 
