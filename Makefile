@@ -8,7 +8,7 @@ PEERS := $(VENV)/peers
 PI := @mariozechner/pi-coding-agent
 PI_VERSION := 0.66.1
 
-.PHONY: demo test check conformance interop bench kill defences clean
+.PHONY: demo test check conformance interop bench kill defences canaries clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'perdure needs Python 3.11 or newer'"
@@ -53,6 +53,9 @@ kill: $(VENV)/.test  ## SIGKILL a host at 50 random points
 
 defences: $(VENV)/.test  ## 10,000 compactions by faulty summarisers, 200 sessions of 30 by a hostile one
 	PERDURE_DEFENCES=full $(BIN)/python -m pytest tests/defences -s
+
+canaries: $(VENV)/.test  ## a million random requests of a thousand tenants; none sees what is another's
+	PERDURE_CANARIES=full $(BIN)/python -m pytest tests/server/test_isolation.py -s
 
 clean:
 	rm -rf $(VENV) dist build

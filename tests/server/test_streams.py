@@ -43,7 +43,7 @@ def test_a_stream_tells_a_turn_in_its_order(loop: Backend, tmp_path: Path) -> No
             await found.host.send(KEY, "hi")
             seen = await upto(stream, "turn.finished")
             assert [event.name for event in seen] == [
-                "entry", "turn.started", "text", "entry", "tool.started", "tool.ended", "entry",
+                "entry", "turn.started", "text", "entry", "tool.started", "entry", "tool.ended",
                 "text", "text", "entry", "turn.finished",
             ]  # fmt: skip
             assert [e.data["role"] for e in seen if e.name == "entry"] == [

@@ -62,7 +62,7 @@ async def _hosted(host: Host, sock: socket.socket, as_json: bool) -> None:
     from perdure.server.running import serve
 
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
-        async with host, anyio.create_task_group() as group, serve(host, sock) as server:
+        async with host, serve(host, sock) as server, anyio.create_task_group() as group:
             settle()
             _tell(host, server, as_json)
             number = await anext(received)

@@ -64,7 +64,7 @@ class Call:
     async def known(self) -> str:
         """The key in the path, of a session that there is."""
         key = self.key()
-        if key not in self.host.directory.awake and not await self.host.io.run(self.host.files.exists, key):
+        if not await self.host.io.run(self.host.files.exists, key):
             raise SessionNotFound(NOT_FOUND)
         return key
 

@@ -16,7 +16,9 @@ from starlette.requests import ClientDisconnect
 
 from perdure.edges.log import Log
 from perdure.edges.settings_hosting import ServerSettings
-from perdure.server.problems import Problem, Refusal, Refused, answer, json
+from perdure.errors import PerdureError
+from perdure.kernel.outcome import Failed, trace_of
+from perdure.server.problems import Problem, Refusal, Refused, answer, json, refused
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
@@ -66,17 +68,19 @@ class Door:
                 self._check(headers)
                 body.check(headers)
                 await self._app(scope, body.receive, counted)
-            except (Refused, HTTPException, ClientDisconnect) as error:
-                if begun or isinstance(error, ClientDisconnect):
+            except (Refused, PerdureError, HTTPException, ClientDisconnect) as error:
+                if isinstance(error, ClientDisconnect):
                     return
-                refusal = error if isinstance(error, Refused) else _routed(error)
+                if begun:
+                    raise
+                refusal = _refusal(error)
                 await body.linger(answer(refusal), scope, counted)
         except Exception as error:
             await self._bug(error, scope, body, counted, begun=begun)
 
     async def _bug(self, error: Exception, scope: Any, body: Body, send: Any, *, begun: bool) -> None:
         number = secrets.token_hex(6)
-        self._log.error("server.bug", id=number, path=scope["path"], error=repr(error), exc_info=error)
+        self._log.error("server.bug", id=number, path=scope["path"], trace=trace_of(Failed(error)))
         if not begun:
             told = Problem("internal", f"a bug of this server; runtime.log has it as {number}", None, number)
             await body.linger(json(Refusal(told), 500), scope, send)
@@ -155,7 +159,11 @@ class Body:
         )
 
 
-def _routed(error: HTTPException) -> Refused:
+def _refusal(error: Refused | PerdureError | HTTPException) -> Refused:
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, PerdureError):
+        return refused(error)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         return Refused(405, "not_allowed", f"this path takes {allowed}: see /openapi.json")

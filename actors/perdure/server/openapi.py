@@ -123,7 +123,7 @@ def _body(kind: Any) -> Json:
         return {"schema": {"type": "object"}}
     found: Json = {"schema": _ref(kind)}
     if kind in EXAMPLES:
-        found["example"] = msgspec.to_builtins(EXAMPLES[kind])
+        found["example"] = msgspec.json.decode(msgspec.json.encode(EXAMPLES[kind]))
     return found
 
 

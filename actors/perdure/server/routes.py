@@ -13,13 +13,12 @@ from starlette.requests import Request
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from perdure.errors import PerdureError
 from perdure.records import Record
 from perdure.server import bodies as b
 from perdure.server import changes, health, messages, sessions
 from perdure.server.calls import Call
 from perdure.server.openapi import document
-from perdure.server.problems import Refused, json, refused
+from perdure.server.problems import Refused, json
 from perdure.server.state import Serving
 
 Handler: TypeAlias = Callable[[Call], Awaitable[ASGIApp]]
@@ -161,10 +160,7 @@ def _endpoint(serving: Serving, endpoint: Endpoint) -> Callable[[Request], Await
             tenant = serving.keys.tenant(request.headers.get("authorization"))
             if endpoint.who == "operator" and not tenant.operator:
                 raise Refused(403, "forbidden", "this is for operators: see [tenants] operator")
-        try:
-            found: ASGIApp = await endpoint.handler(Call(serving, request, tenant))
-        except PerdureError as error:
-            raise refused(error) from None
+        found: ASGIApp = await endpoint.handler(Call(serving, request, tenant))
         return found
 
     return run

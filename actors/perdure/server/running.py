@@ -66,6 +66,7 @@ class Server:
     def __init__(self, shared: Serving, url: str, token: str) -> None:
         self.shared, self.url, self.token = shared, url, token
         self._stop, self.ended = anyio.Event(), anyio.Event()
+        self.scope = anyio.CancelScope(shield=True)  # of what serves the connections
 
     @property
     def working(self) -> int:
@@ -119,7 +120,7 @@ async def serve(
                     server.stop()
                     with anyio.move_on_after(LAST, shield=True):
                         await server.ended.wait()
-                    group.cancel_scope.cancel()
+                    server.scope.cancel()
         finally:
             served.remove(host.folder, record)
             shared.metrics.unwatch()
@@ -127,15 +128,20 @@ async def serve(
 
 
 async def _hypercorn(app: Any, config: Config, server: Server) -> None:
+    """Its own end is by `server.stop`: cancelled in the middle of one, it leaves connections and errors."""
     try:
-        if sniffio.current_async_library() == "trio":
-            from hypercorn.trio import serve as on_trio
+        with server.scope:
+            if sniffio.current_async_library() == "trio":
+                from hypercorn.trio import serve as on_trio
 
-            await on_trio(app, config, shutdown_trigger=server.stopped, mode="asgi")
-        else:
-            from hypercorn.asyncio import serve as on_asyncio
+                await on_trio(app, config, shutdown_trigger=server.stopped, mode="asgi")
+            else:
+                from hypercorn.asyncio import serve as on_asyncio
 
-            await on_asyncio(app, config, shutdown_trigger=server.stopped, mode="asgi")
+                await on_asyncio(app, config, shutdown_trigger=server.stopped, mode="asgi")
+    except Exception:
+        if not server.scope.cancel_called:
+            raise
     finally:
         server.ended.set()
 

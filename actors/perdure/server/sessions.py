@@ -16,12 +16,12 @@ from perdure.edges.session.files import Listed as File
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.session.lines import iso
 from perdure.edges.session.tail import open_session
-from perdure.errors import StorageFailed
+from perdure.errors import SessionNotFound, StorageFailed
 from perdure.kernel.io import IoPolicy
 from perdure.records import Item
 from perdure.server.bodies import Entries, Listed, Page, Stored
 from perdure.server.calls import Call
-from perdure.server.problems import Refused, json
+from perdure.server.problems import NOT_FOUND, Refused, json
 from perdure.server.since import whole
 
 PIECE = 256 * 1024  # bytes of a file read at once
@@ -127,6 +127,8 @@ class Export:
         """Send it. An append meanwhile is not among it; a rewrite makes another file."""
         try:
             fd = await self._io.run(os.open, self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise SessionNotFound(NOT_FOUND) from None
         except OSError as error:
             raise StorageFailed(f"the session's file can't be read ({error.strerror})") from None
         try:
