@@ -14,16 +14,13 @@ import httpx2
 import pytest
 
 from helpers_host import Play, real
-from helpers_kernel import each_loop
 from helpers_serve import following, serving, upto
 from perdure.edges.models.reply import say
-from perdure.kernel.run import Backend
 
 CLIENTS = 200
 
 
-@each_loop
-def test_two_hundred_clients_follow_two_hundred_sessions(loop: Backend, tmp_path: Path) -> None:
+def test_two_hundred_clients_follow_two_hundred_sessions(tmp_path: Path) -> None:
     keys = [f"agent:main:cli:dm:{n}" for n in range(CLIENTS)]
     play = Play()
     for key in keys:
@@ -52,7 +49,7 @@ def test_two_hundred_clients_follow_two_hundred_sessions(loop: Backend, tmp_path
             assert texts == dict.fromkeys(keys, "a b c d e f g h")
             assert found.server.shared.hub.lagged == 0
 
-    real(main, loop, seconds=60)
+    real(main, "uvloop", seconds=60)
 
 
 def _started(state: Path, loop: str) -> tuple[subprocess.Popen[bytes], dict[str, str]]:

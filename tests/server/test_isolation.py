@@ -22,7 +22,7 @@ from perdure.edges.models.reply import ScriptedReply, say
 from perdure.testing.serving import Served
 
 FULL = os.environ.get("PERDURE_CANARIES") == "full"
-TENANTS, OPERATIONS, AT_ONCE = 1_000, 1_000_000 if FULL else 1_500, 8
+TENANTS, OPERATIONS, AT_ONCE = 1_000, 1_000_000 if FULL else 1_000, 8
 CANARY = re.compile(rb"canary-(t\d+)-")
 
 

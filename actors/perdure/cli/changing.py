@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.resolving import resolve
-from perdure.cli.target import Target, existing, find
 from perdure.context.compaction.size import view_tokens
 from perdure.context.environment import Environment
 from perdure.context.tokens.estimator import estimator_of
@@ -24,6 +22,8 @@ from perdure.edges.session.load import load as load_file
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
 from perdure.errors import ConfigError, UsageError
+from perdure.looking.resolving import resolve
+from perdure.looking.target import Target, existing, find
 
 
 @dataclass(frozen=True, slots=True)

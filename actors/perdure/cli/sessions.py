@@ -11,7 +11,6 @@ import msgspec
 
 from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, patience, say, size, table
-from perdure.cli.target import Target, existing, find
 from perdure.cli.transcript import paragraphs
 from perdure.edges.session.encode import encode_message
 from perdure.edges.session.facts import Opened
@@ -20,6 +19,7 @@ from perdure.edges.session.lines import iso
 from perdure.edges.session.scan import FIRST_BLOCK, read
 from perdure.edges.session.tail import open_session
 from perdure.errors import UnreadableFile
+from perdure.looking.target import Target, existing, find
 
 LONGEST_HEADER = 256 * 1024
 
