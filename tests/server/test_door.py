@@ -234,6 +234,19 @@ def test_a_session_is_named_labelled_forked_switched_and_begun_anew(tmp_path: Pa
     real(main)
 
 
+def test_the_next_request_is_shown_as_the_command_shows_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as found, found.client() as client:
+            await (await found.host.send(KEY, "hi")).reply(20)
+            shown = (await client.get(f"{PATH}/context", params={"message": "and now?"})).json()
+            assert set(shown) >= {"window", "budget", "request", "ledger", "problems"}
+            assert shown["request"]["messages"][-1]["content"][-1]["text"] == "and now?"
+            small = (await client.get(f"{PATH}/context?window=500")).json()
+            assert (small["request"], small["problems"][-1]["kind"]) == (None, "overflow")
+
+    real(main)
+
+
 def test_an_export_is_the_file_byte_for_byte(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as found, found.client() as client:

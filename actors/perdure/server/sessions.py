@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from perdure.edges.session.lines import iso
 from perdure.edges.session.tail import open_session
 from perdure.errors import SessionNotFound, StorageFailed
 from perdure.kernel.io import IoPolicy
+from perdure.looking.context import inspect
+from perdure.looking.target import Target
 from perdure.records import Item
 from perdure.server.bodies import Entries, Listed, Page, Stored
 from perdure.server.calls import Call
@@ -109,6 +112,19 @@ def _page(items: tuple[Item, ...]) -> tuple[Stored, ...]:
             break
         found.append(Stored(item.entry, msgspec.Raw(raw)))
     return tuple(found)
+
+
+async def context(call: Call) -> Response:
+    """The request that the session's next message would make, and what became of every entry."""
+    key, message = await call.known(), call.text("message")
+    window = call.number("window", 0, 100_000_000) or None
+    host = call.host
+    model = call.text("model") or host.resolver.model_for(key, None).ref
+    target = Target(host.files.path(key), key)
+    look = partial(
+        inspect, target, host.settings, window=window, model=model, message=message, state=host.folder.path
+    )
+    return json(await host.io.run(look))
 
 
 async def export(call: Call) -> ASGIApp:
