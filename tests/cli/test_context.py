@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import perdure.cli.context as showing
+import perdure.looking.context as showing
 import perdure.looking.covered as covering
 from helpers_cli import failed, fingerprint, run
 from helpers_sessions import STAMP, assistant, calls, compaction, entry, result, user, write
