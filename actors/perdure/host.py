@@ -306,6 +306,7 @@ class Host:
         found = furnish(ground, self._given, more)
         self.services, self.directory, self.resolver = found.services, found.directory, found.resolver
         self.files = found.services.files
+        self._stack.callback(found.services.tracing.close)
         self.totals = Totals()
         self.services.events.subscribe("totals", self.totals.told)
         self._listeners = self._mids = 0

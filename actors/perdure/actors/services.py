@@ -17,6 +17,7 @@ from perdure.edges.images import Scaler
 from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
+from perdure.edges.tracing import OFF, Tracing
 from perdure.events import Recorded
 from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
@@ -118,6 +119,7 @@ class Services:
     keep_alive: int = 0  # refreshes of a cached prefix in one rest, at most; 0: it is let go
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_idle: Callable[[str], None] = lambda key: None
+    tracing: Tracing = OFF
 
     def recorded(self, key: str, item: Item) -> None:
         """Tell who listens that a message is in a session's file."""

@@ -23,6 +23,7 @@ from perdure.context.pipeline import Scratch
 from perdure.context.tokens.estimator import Measure, measure
 from perdure.context.tokens.floor import owners
 from perdure.edges.models.classify import observed_tokens
+from perdure.edges.tracing import Span
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.waiter import Waiter
@@ -48,33 +49,52 @@ class Turn:
 
     async def run(self) -> TurnOutcome:
         """Model ↔ tools until the model asks for no tool, fails for good, or the view must shrink."""
-        for _ in range(self.services.timing.max_steps):
-            view = await self._next_step()
-            try:
-                prepared = await self._prepare(view)
-            except ContextOverflow as full:
-                return Overflowed(full.tokens, full.limit, "guard", str(full), tuple(full.owners.items()))
-            try:
-                answer = await call_model(self.services, view, prepared, self.tally)
-            except ModelError as error:
-                if error.kind == "overflow":
-                    return self._refused(view, prepared, error)
-                return await self._give_up(view, str(error))
-            sent = self.watch.prefix.fingerprint if self.watch is not None else ""
-            item = await self.append(
-                answer.message,
-                prepared.decisions,
-                request=prepared.size,
-                fixed_tokens=prepared.fixed_tokens,
-                sent=sent,
-            )
-            self._count(answer.message)
-            self._tell(view, prepared, answer.message)
-            calls = tuple(b for b in answer.message.content if isinstance(b, ToolCall))
-            if not calls or answer.message.stop == "aborted":
-                return Rested(_text(answer.message), _rest(answer.message.stop))
-            await run_batch(self, view, item.entry, calls, dict(answer.errors))
-        return await self._give_up(view, f"stopped after {self.services.timing.max_steps} steps")
+        tracing = self.services.tracing
+        with tracing.turn(self.key, self.number) as traced:
+            view: Snapshot | None = None
+            for _ in range(self.services.timing.max_steps):
+                with tracing.span("perdure.step", self.key) as span:
+                    view = await self._next_step()
+                    outcome = await self._step(view, span)
+                if outcome is not None:
+                    break
+            else:
+                assert view is not None
+                why = f"stopped after {self.services.timing.max_steps} steps"
+                outcome = await self._give_up(view, why)
+            stop = outcome.stop if isinstance(outcome, Rested) else "overflow"
+            traced.set(perdure_stop=stop, perdure_steps=self.tally.steps)
+            return outcome
+
+    async def _step(self, view: Snapshot, span: Span) -> TurnOutcome | None:
+        """One model call and the tools it asks for; `None`: the turn goes on."""
+        span.set(gen__ai_request_model=view.environment.model.ref)
+        try:
+            prepared = await self._prepare(view)
+        except ContextOverflow as full:
+            return Overflowed(full.tokens, full.limit, "guard", str(full), tuple(full.owners.items()))
+        try:
+            answer = await call_model(self.services, view, prepared, self.tally)
+        except ModelError as error:
+            if error.kind == "overflow":
+                return self._refused(view, prepared, error)
+            return await self._give_up(view, str(error))
+        sent = self.watch.prefix.fingerprint if self.watch is not None else ""
+        item = await self.append(
+            answer.message,
+            prepared.decisions,
+            request=prepared.size,
+            fixed_tokens=prepared.fixed_tokens,
+            sent=sent,
+        )
+        self._count(answer.message)
+        _trace(span, answer.message)
+        self._tell(view, prepared, answer.message)
+        calls = tuple(b for b in answer.message.content if isinstance(b, ToolCall))
+        if not calls or answer.message.stop == "aborted":
+            return Rested(_text(answer.message), _rest(answer.message.stop))
+        await run_batch(self, view, item.entry, calls, dict(answer.errors))
+        return None
 
     # --- the way to the wire ----------------------------------------------------------------------
 
@@ -178,6 +198,16 @@ class Turn:
         )
         self.tally.errors.append(why)
         return Rested(self.tally.partial if partial else "", "error", why)
+
+
+def _trace(span: Span, message: Assistant) -> None:
+    span.set(perdure_stop=message.stop)
+    if message.usage is not None:
+        span.set(
+            gen__ai_usage_input__tokens=message.usage.prompt,
+            gen__ai_usage_output__tokens=message.usage.output,
+            perdure_cache__read__tokens=message.usage.cache_read,
+        )
 
 
 def _rest(stop: Stop) -> Literal["stop", "length", "aborted"]:

@@ -24,6 +24,7 @@ from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
+from perdure.edges.tracing import tracing
 from perdure.hosting.given import Given
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
@@ -129,6 +130,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         keep_alive=cache.max_refreshes if cache.keep_alive == "auto" else 0,
         cache_life=max(PRUNE_TTL_SECONDS, LIFE[settings.models.cache]),
         on_idle=lambda key: directory.rested(key),
+        tracing=tracing(settings.tracing, given.environ, virtual=clock.virtual),
     )
     directory = Directory(services, given.most_awake or settings.host.awake)
     return Furnished(services, directory, resolved)

@@ -38,6 +38,7 @@ async def post(call: Call) -> Response:
         raise Refused(422, "invalid", "the message is empty: give it text or an attachment")
     if call.serving.draining:
         raise Refused(503, "closed", CLOSING, 5.0)
+    call.host.services.tracing.arrived(key, call.request.headers)
     sent = await call.host.send(
         key, asked.text, sender=_sender(call.tenant, asked.sender), mid=mid, attachments=blocks
     )

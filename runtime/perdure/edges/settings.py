@@ -18,6 +18,7 @@ from perdure.edges.settings_hosting import (
     Seconds,
     ServerSettings,
     TenantSettings,
+    TracingSettings,
 )
 from perdure.records import Record
 
@@ -262,6 +263,7 @@ class Settings(Record):
     host: HostSettings = HostSettings()
     tenants: tuple[TenantSettings, ...] = ()
     server: ServerSettings = ServerSettings()
+    tracing: TracingSettings = TracingSettings()
     models: ModelSettings = ModelSettings()
     compaction: CompactionSettings = CompactionSettings()
     guard: GuardSettings = GuardSettings()

@@ -59,3 +59,14 @@ class ServerSettings(Record):
     heartbeat_seconds: Seconds = 15.0
     stall_seconds: Seconds = 30.0
     drain_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
+
+
+class TracingSettings(Record):
+    """`[tracing]`: OpenTelemetry. `endpoint`: where spans are posted (`http://127.0.0.1:4318/v1/traces`).
+
+    `session_keys`: tell them as they are, and not only a hash.
+    """
+
+    enabled: bool = True
+    endpoint: str = ""
+    session_keys: bool = False
