@@ -120,6 +120,7 @@ def test_a_bug_is_logged_under_a_number_and_tells_the_client_nothing_more(
 
 def test_a_tenant_without_a_usable_token_is_a_wrong_configuration() -> None:
     wrong = [
+        (TenantSettings("", ("x",), token_env="A"), "no name"),
         (TenantSettings("a", ("x",)), "neither or both"),
         (TenantSettings("a", ("x",), token_env="A", token_sha256="00" * 32), "neither or both"),
         (TenantSettings("a", ("x",), token_env="A"), "not set"),

@@ -20,6 +20,7 @@ from perdure.edges.settings_hosting import ServerSettings
 from perdure.events import Said
 from perdure.kernel.clock import RealClock
 from perdure.kernel.run import Backend
+from perdure.server import streams
 from perdure.testing.serving import Event
 
 
@@ -128,6 +129,41 @@ def test_a_client_that_resumes_sees_every_message_once_whatever_was_cut(
     with tempfile.TemporaryDirectory() as name:
         seen = real(lambda: _story(Path(name), steps, path))
         assert seen == (kept(Path(name)) if session_path(Path(name)).exists() else [])
+
+
+@each_loop
+@pytest.mark.parametrize("path", [PATH, "/v1"])
+def test_a_message_that_comes_while_a_file_is_read_is_told_once(
+    loop: Backend, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as found, following(found, path) as stream:
+            last = (await upto(stream, "ready"))[-1].id
+            await (await found.host.send(KEY, "before")).reply(20)
+        async with serving(tmp_path) as found:
+
+            async def say_more() -> None:
+                await (await found.host.send(KEY, "meanwhile")).reply(20)
+
+            def reading(*args: object) -> object:
+                anyio.from_thread.run(say_more)
+                return since(*args)  # type: ignore[arg-type]
+
+            def reading_all(*args: object) -> object:
+                anyio.from_thread.run(say_more)
+                return of_all(*args)  # type: ignore[arg-type]
+
+            monkeypatch.setattr(streams, "since", reading)
+            monkeypatch.setattr(streams, "_of_all", reading_all)
+            async with following(found, path, last) as stream:
+                seen = await upto(stream, "turn.finished")
+            assert seen[0].name == "resync"
+            assert told(seen) == kept(tmp_path)
+            assert len(told(seen)) == 4
+
+    since, of_all = streams.since, streams._of_all
+    real(main, loop)
+    monkeypatch.undo()
 
 
 def test_a_compaction_and_a_truncation_between_two_visits_hide_no_message(tmp_path: Path) -> None:

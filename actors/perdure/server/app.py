@@ -23,12 +23,13 @@ def serving(host: Host, local: str, environ: Mapping[str, str]) -> Serving:
     """
     settings, grant = host.settings.server, host.placement.grant(0)
     assert grant is not None
+    tenancy = Tenancy(host.settings)
     return Serving(
         host=host,
         settings=settings,
         keys=Keys(host.settings, environ, local),
-        tenancy=Tenancy(host.settings),
-        hub=Hub(grant.token, settings.stream_kib << 10, settings.streams),
+        tenancy=tenancy,
+        hub=Hub(grant.token, lambda key: tenancy.of(key).name, settings.stream_kib << 10, settings.streams),
         metrics=Metrics(host.clock),
     )
 

@@ -11,7 +11,7 @@ from perdure.edges.settings_hosting import TenantSettings
 from perdure.errors import ConfigError
 from perdure.server.problems import Refused
 
-LOCAL = TenantSettings("*", operator=True)
+LOCAL = TenantSettings("", operator=True)
 LEAST = 16  # characters of a token
 
 
@@ -40,6 +40,8 @@ class Keys:
 
 def _token_digest(tenant: TenantSettings, environ: Mapping[str, str]) -> bytes:
     where = f"tenants.{tenant.name}"
+    if not tenant.name:
+        raise ConfigError("tenants: one has no name: give it one")
     if bool(tenant.token_env) == bool(tenant.token_sha256):
         raise ConfigError(f"{where}: neither or both of token_env and token_sha256: set one of them")
     if tenant.token_sha256:

@@ -52,10 +52,10 @@ class Ring:
 
 
 class Listener:
-    """One stream's buffer. `wants` says which sessions' events it gets."""
+    """One stream's buffer. `place`: where the hub keeps it, and under which name."""
 
-    def __init__(self, wants: Callable[[str], bool], most: int) -> None:
-        self.wants, self._most = wants, most
+    def __init__(self, place: tuple[dict[str | None, set[Listener]], str | None], most: int) -> None:
+        self.place, self._most = place, most
         self.waiting: deque[Frame] = deque()
         self._bytes = 0
         self.ended = ""  # why no more come
@@ -84,16 +84,19 @@ class Listener:
 
 
 class Hub:
-    """Of one host; `epoch` is its ownership of the state folder."""
+    """Of one host; `epoch` is its ownership of the state folder. `tenant_of` names whose a session is."""
 
-    def __init__(self, epoch: int, stream_bytes: int, most_streams: int) -> None:
-        self.epoch, self._stream_bytes, self._most_streams = epoch, stream_bytes, most_streams
+    def __init__(
+        self, epoch: int, tenant_of: Callable[[str], str], stream_bytes: int, most_streams: int
+    ) -> None:
+        self.epoch, self._tenant_of = epoch, tenant_of
+        self._stream_bytes, self._most_streams = stream_bytes, most_streams
         self.seq = 1  # 0 is what was read from a file
         self.lagged = 0
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         self._all: Ring | None = None
-        self._by_key: dict[str, set[Listener]] = {}
-        self._wide: set[Listener] = set()
+        self._by_key: dict[str | None, set[Listener]] = {}
+        self._wide: dict[str | None, set[Listener]] = {}  # by tenant; None: everybody's sessions
         self._held: dict[str, int] = {}  # streams by tenant
         self.closing = False
 
@@ -111,15 +114,16 @@ class Hub:
             ring.add(frame)
         if self._all is not None:
             self._all.add(frame)
-        for listener in (*listeners, *(wide for wide in self._wide if wide.wants(event.key))):
+        for listener in (*listeners, *self._wide_ones(event.key)):
             listener.push(frame)
             if listener.ended == "lagged":
                 self.lagged += 1
-                self._drop(listener, event.key)
+                self.drop(listener)
 
-    def _drop(self, listener: Listener, key: str) -> None:
-        self._wide.discard(listener)
-        self._by_key.get(key, set()).discard(listener)
+    def _wide_ones(self, key: str) -> tuple[Listener, ...]:
+        if not self._wide:
+            return ()
+        return (*self._wide.get(None, ()), *self._wide.get(self._tenant_of(key), ()))
 
     # --- listeners --------------------------------------------------------------------------------
 
@@ -141,25 +145,27 @@ class Hub:
             self._all = Ring(self.seq, ALL_EVENTS, ALL_BYTES)
         return self._all
 
-    def listen(self, key: str | None, wants: Callable[[str], bool]) -> Listener:
-        """A listener to one session, or to all it `wants`."""
-        listener = Listener(wants, self._stream_bytes)
-        if key is None:
-            self._wide.add(listener)
-        else:
-            self._by_key.setdefault(key, set()).add(listener)
+    def listen(self, key: str | None, tenant: str | None) -> Listener:
+        """A listener to one session, or (without a key) to those of a tenant, or to all."""
+        place = (self._wide, tenant) if key is None else (self._by_key, key)
+        listener = Listener(place, self._stream_bytes)
+        place[0].setdefault(place[1], set()).add(listener)
         if self.closing:
             listener.end("closing")
         return listener
 
-    def leave(self, key: str | None, listener: Listener) -> None:
+    def leave(self, listener: Listener) -> None:
         """Nobody reads it any more."""
         listener.end("left")
-        self._wide.discard(listener)
-        if key is not None and key in self._by_key:
-            self._by_key[key].discard(listener)
-            if not self._by_key[key]:
-                del self._by_key[key]
+        self.drop(listener)
+
+    def drop(self, listener: Listener) -> None:
+        """It gets no more events."""
+        table, name = listener.place
+        found = table.get(name, set())
+        found.discard(listener)
+        if not found:
+            table.pop(name, None)
 
     def reserve(self, tenant: str) -> bool:
         """Room for one more stream of a tenant; give it back with `release`."""
@@ -182,5 +188,6 @@ class Hub:
     def close(self) -> None:
         """The host stops: every stream ends, with an event that says so."""
         self.closing = True
-        for listener in (*self._wide, *(each for found in self._by_key.values() for each in found)):
-            listener.end("closing")
+        for found in (*self._wide.values(), *self._by_key.values()):
+            for listener in found:
+                listener.end("closing")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from urllib.parse import quote
 
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -47,7 +47,7 @@ async def post(call: Call) -> Response:
 
 def _sender(tenant: TenantSettings, sender: str) -> str:
     """No two tenants have a sender in common: a message id is only known to who sent it."""
-    return f"http:{tenant.name}:{sender}"
+    return f"http:{quote(tenant.name, safe='')}:{sender}"
 
 
 async def _answer(call: Call, sent: Sent, wait: float) -> Response:
@@ -115,7 +115,13 @@ def _stream(call: Call, key: str | None) -> ASGIApp:
         raise Refused(503, "closed", CLOSING, 5.0)
     if not hub.reserve(tenant.name):
         raise Refused(429, "busy", "too many open streams of this tenant: close some", 5.0)
-    wanted: Callable[[str], bool] = lambda each: serving.tenancy.owns(tenant, each)  # noqa: E731
     return EventStream(
-        serving.host, hub, serving.settings, key, wanted, last, lambda: hub.release(tenant.name)
+        serving.host,
+        hub,
+        serving.settings,
+        key,
+        None if tenant.operator else tenant.name,
+        call.owns,
+        last,
+        lambda: hub.release(tenant.name),
     )

@@ -33,9 +33,9 @@ HEADERS = [
 
 
 class EventStream:
-    """An ASGI answer. `key` `None`: all sessions that are `wanted`. `last`: the client's id, if it has one.
+    """An ASGI answer. Without a `key`: all sessions of the `tenant` (`None`: all), which are `wanted`.
 
-    `left` is called once when the stream is over, however it ends.
+    `last`: the client's id, if it has one. `left` is called once when the stream is over, however it ends.
     """
 
     def __init__(
@@ -44,18 +44,19 @@ class EventStream:
         hub: Hub,
         settings: ServerSettings,
         key: str | None,
+        tenant: str | None,
         wanted: Callable[[str], bool],
         last: Place | None,
         left: Callable[[], None],
     ) -> None:
         self._host, self._hub, self._settings, self._key = host, hub, settings, key
-        self._wanted, self._last, self._left = wanted, last, left
+        self._tenant, self._wanted, self._last, self._left = tenant, wanted, last, left
         self._entry = ""  # the last message entry that the client knows
         self._seq = 0  # and the event up to which it is told
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Serve it. Whatever ends it frees its buffer and its place at once."""
-        listener = self._hub.listen(self._key, self._wanted)
+        listener = self._hub.listen(self._key, self._tenant)
         upto = self._host.files.ids.entry(self._host.clock.wall_ms())
         missed = self._missed(self._hub.seq)
         try:
@@ -72,7 +73,7 @@ class EventStream:
         except* TimeoutError:
             pass  # it has taken nothing for too long: the connection goes, the client may come back
         finally:
-            self._hub.leave(self._key, listener)
+            self._hub.leave(listener)
             self._left()
 
     async def _tell(self, listener: Listener, send: Send) -> None:
