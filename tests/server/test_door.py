@@ -19,13 +19,24 @@ from perdure.edges.models.reply import say
 from perdure.edges.settings import Settings
 from perdure.edges.settings_hosting import ServerSettings, TenantSettings
 from perdure.edges.state import StateFolder
-from perdure.errors import ConfigError, UsageError
+from perdure.errors import (
+    Busy,
+    Closed,
+    ConfigError,
+    Fenced,
+    Locked,
+    MessageTooLarge,
+    SessionNotFound,
+    StorageFailed,
+    UsageError,
+)
 from perdure.host import Host
 from perdure.kernel.run import Backend
-from perdure.server import health
+from perdure.server import health, running
 from perdure.server.auth import Keys
 from perdure.server.frames import names
 from perdure.server.openapi import document
+from perdure.server.problems import answer, refused
 from perdure.server.routes import ENDPOINTS
 from perdure.server.running import guarded, listen
 
@@ -259,6 +270,37 @@ def test_an_export_is_the_file_byte_for_byte(tmp_path: Path) -> None:
             assert (await client.get(f"{PATH}/export")).content == whole
 
     real(main)
+
+
+@each_loop
+def test_a_peer_that_takes_nothing_does_not_hold_the_end_up(
+    loop: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "GRACE", 0.1)
+
+    async def main() -> None:
+        async with serving(tmp_path) as found:
+            await (await found.host.send(KEY, "x" * 300_000)).reply(20)
+            with session_path(tmp_path).open("ab") as file:
+                file.write(b"\n" * 8_000_000)
+            stuck = await connect(found)
+            await stuck.send(head(found, f"GET {PATH}/export HTTP/1.1"))
+            await until(lambda: found.server.shared.answered.get("2xx", 0) == 1)
+        await stuck.aclose()
+
+    real(main, loop, seconds=15)
+
+
+def test_every_error_of_the_host_has_its_status() -> None:
+    expected = {
+        SessionNotFound("x"): 404, UsageError("x"): 400, MessageTooLarge(2, 1): 413, Locked("x"): 409,
+        Busy("x", retry_after=7): 429, Closed("x"): 503, Fenced("x"): 503, StorageFailed("x"): 507,
+    }  # fmt: skip
+    for error, status in expected.items():
+        answered = answer(refused(error))
+        assert answered.status_code == status
+        assert ("retry-after" in answered.headers) == (status in (429, 503, 507))
+    assert answer(refused(Busy("x", retry_after=7))).headers["retry-after"] == "7"
 
 
 # --- the description ------------------------------------------------------------------------------

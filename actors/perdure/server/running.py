@@ -30,7 +30,7 @@ from perdure.server.state import Serving
 BACKLOG = 2_048
 SEND_BUFFER = 256 * 1024  # bytes the kernel keeps for one peer
 HEADERS = 32 * 1024  # bytes of a request's head
-LAST = 5.0  # seconds that connections get to close in
+GRACE, LAST = 2.0, 5.0  # seconds that connections get to end in, and then to close in, cut
 WORKING = ("running", "settling")
 
 
@@ -104,6 +104,7 @@ async def serve(
     """Serve the host's API on a listening socket while the block runs. The socket is ours from now on."""
     with sock:
         guarded(host)
+        port = sock.getsockname()[1]
         token = secrets.token_urlsafe(32)
         shared = serving(host, token, os.environ if environ is None else environ)
         server = Server(shared, _url(sock), token)
@@ -118,13 +119,33 @@ async def serve(
                     yield server
                 finally:
                     server.stop()
-                    with anyio.move_on_after(LAST, shield=True):
-                        await server.ended.wait()
+                    await _ended(server, GRACE)
+                    cut(port)
+                    await _ended(server, LAST)
                     server.scope.cancel()
         finally:
             served.remove(host.folder, record)
             shared.metrics.unwatch()
             leave()
+
+
+async def _ended(server: Server, seconds: float) -> None:
+    with anyio.move_on_after(seconds, shield=True):
+        await server.ended.wait()
+
+
+def cut(port: int) -> None:
+    """Shut the connections to our port down: a peer that takes nothing would hold its task, and the end, up.
+
+    hypercorn names no sockets, so they are found among our descriptors.
+    """
+    for name in os.listdir("/dev/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(name))) as found:
+                if found.getsockname()[1:2] == (port,) and found.getpeername():
+                    found.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            continue  # no socket, not connected, or gone
 
 
 async def _hypercorn(app: Any, config: Config, server: Server) -> None:
@@ -155,7 +176,7 @@ def _config(sock: socket.socket, log: Log) -> Config:
     config.include_server_header = False
     config.keep_alive_timeout = 15.0
     config.keep_alive_max_requests = 100_000
-    config.graceful_timeout = LAST / 2
+    config.graceful_timeout = GRACE + LAST
     config.errorlog = _forwarding(log)
     return config
 
