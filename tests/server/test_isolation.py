@@ -117,7 +117,7 @@ def test_no_tenant_ever_sees_the_canary_of_another(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with (
-            serving(tmp_path, Echo(), tenants=tenants) as found,
+            serving(tmp_path, Echo(), tenants=tenants, most_awake=200) as found,
             found.client() as client,
             anyio.create_task_group() as listening,
         ):

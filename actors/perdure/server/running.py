@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 import socket
+import stat
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -119,9 +120,9 @@ async def serve(
                     yield server
                 finally:
                     server.stop()
-                    await _ended(server, GRACE)
-                    cut(port)
-                    await _ended(server, LAST)
+                    if not await _ended(server, GRACE):
+                        cut(port)
+                        await _ended(server, LAST)
                     server.scope.cancel()
         finally:
             served.remove(host.folder, record)
@@ -129,9 +130,10 @@ async def serve(
             leave()
 
 
-async def _ended(server: Server, seconds: float) -> None:
+async def _ended(server: Server, seconds: float) -> bool:
     with anyio.move_on_after(seconds, shield=True):
         await server.ended.wait()
+    return server.ended.is_set()
 
 
 def cut(port: int) -> None:
@@ -139,13 +141,15 @@ def cut(port: int) -> None:
 
     hypercorn names no sockets, so they are found among our descriptors.
     """
-    for name in os.listdir("/dev/fd"):
+    for fd in map(int, os.listdir("/dev/fd")):
         try:
-            with socket.socket(fileno=os.dup(int(name))) as found:
+            if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(fd)) as found:
                 if found.getsockname()[1:2] == (port,) and found.getpeername():
                     found.shutdown(socket.SHUT_RDWR)
         except OSError:
-            continue  # no socket, not connected, or gone
+            continue  # not connected, or gone
 
 
 async def _hypercorn(app: Any, config: Config, server: Server) -> None:
