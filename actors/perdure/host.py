@@ -19,7 +19,7 @@ from perdure.actors import arguments, previewing
 from perdure.actors.approvals import Approver, Remember, verdict
 from perdure.actors.budgeting import Budget
 from perdure.actors.durable import Durable
-from perdure.actors.messages import Abort, Command, Deliver, Mail, Note, OutboxAsk, Timetable, Wake
+from perdure.actors.messages import Abort, Changing, Command, Deliver, Mail, Note, OutboxAsk, Timetable, Wake
 from perdure.actors.outbox import Outlet
 from perdure.actors.owning import NOTE, weight
 from perdure.actors.pictures import admitted
@@ -50,6 +50,7 @@ from perdure.edges.log import open_log
 from perdure.edges.parked import ParkedLetters
 from perdure.edges.placement import LocalPlacement
 from perdure.edges.session.facts import Outgoing
+from perdure.edges.session.files import Held
 from perdure.edges.settings import Settings
 from perdure.edges.tools.mcp import servers
 from perdure.errors import Busy, Closed, ConfigError, Parked, UsageError
@@ -326,6 +327,13 @@ class Host:
         found: tuple[Outgoing, ...] = await self._ask(key, OutboxAsk, 30.0)
         return found
 
+    async def change(self, key: str, make: Callable[[Held, int], Any], *, timeout: float = 300.0) -> Any:
+        """What `make(held, wall ms)` returns, which changes a session's file while nobody else has it.
+
+        It may block. Raises `Busy` while something is under way in the session.
+        """
+        return await self._ask(key, lambda done: Changing(make, done), timeout)
+
     async def preview_compaction(self, key: str, focus: str = "") -> Previewed:
         """What `/compact` would do: costs model calls, stores nothing. Raises as `previewing.preview`."""
         self._must_run()
@@ -518,6 +526,7 @@ class Host:
             self.kernel, self.directory, ParkedLetters(self.folder.path / "parked"), self.clock, self.log
         )
         self.deleting.forget_parked = self.parking.forget
+        self._stack.callback(found.services.tracing.close)
         self.totals = Totals()
         self.services.events.subscribe("totals", self.totals.told)
         self._listeners = self._mids = 0

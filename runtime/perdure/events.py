@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from perdure.records import Record, Usage
+from perdure.records import Message, Record, Usage
 
 
 class Overflow(Record):
@@ -111,6 +111,14 @@ class Notice(Record):
     text: str
 
 
+class Recorded(Record):
+    """Event: a message is in the session's file, as the entry `entry`."""
+
+    key: str
+    entry: str
+    message: Message
+
+
 class TurnFinished(Record):
     """Event: the agent rests."""
 
@@ -127,5 +135,6 @@ Event: TypeAlias = (
     | ApprovalAsked
     | ApprovalAnswered
     | Notice
+    | Recorded
     | TurnFinished
 )

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-import perdure.cli.context as showing
-import perdure.cli.covered as covering
+import perdure.looking.context as showing
+import perdure.looking.covered as covering
 from helpers_cli import failed, fingerprint, run
 from helpers_sessions import STAMP, assistant, calls, compaction, entry, result, user, write
 from perdure.actors.resolver import HostResolver
-from perdure.cli.resolving import resolve
-from perdure.cli.target import Target
 from perdure.context.tokens.estimator import Estimator, Measure
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
@@ -25,6 +23,8 @@ from perdure.edges.session.facts import Checkpoint
 from perdure.edges.session.lines import checkpoint_line
 from perdure.edges.session.tail import open_session
 from perdure.edges.tools.builtin import default_tools
+from perdure.looking.resolving import resolve
+from perdure.looking.target import Target
 
 KEY = "agent:main:cli:dm:local"
 

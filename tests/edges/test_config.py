@@ -227,3 +227,25 @@ def test_a_state_folder_that_can_t_be_made_gives_one_line(tmp_path: Path) -> Non
     for name in ("", "..", "a/b", "a\0"):
         with pytest.raises(ConfigError, match="agent's name"):
             make_workspace(state_folder(tmp_path / "s"), name)
+
+
+def test_a_server_and_its_tenants_are_configured_and_checked(tmp_path: Path) -> None:
+    file = tmp_path / "perdure.toml"
+    file.write_text(f"""
+[server]
+port = 9000
+maxBodyMb = 4
+[tracing]
+endpoint = "http://127.0.0.1:4318/v1/traces"
+[tenants.ada]
+agents = ["ant"]
+token_sha256 = "{"ab" * 32}"
+""")
+    assert check(file) == []
+    settings = load(file, environ={})
+    assert (settings.server.port, settings.server.max_body_mb) == (9000, 4)
+    assert settings.tenants[0].agents == ("ant",)
+    file.write_text('[server]\nport = 70000\n[tenants.ada]\ntoken_sha256 = "abc"\n')
+    assert [finding.key for finding in check(file)] == ["server.port"]
+    file.write_text('[tenants.ada]\ntoken_sha256 = "abc"\ntoken_env = "A"\n')
+    assert [finding.key for finding in check(file)] == ["tenants.ada", "tenants.ada.token_sha256"]

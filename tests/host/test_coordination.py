@@ -641,7 +641,7 @@ def test_text_far_denser_than_the_first_estimate_overflows_and_the_turn_goes_on(
 
 
 def test_a_plain_record_of_an_overflow_is_json(tmp_path: Path) -> None:
-    from perdure.cli.chat import report
+    from perdure.actors.reporting import reply_line as report
 
     play = Play(fail("overflow"), fail("overflow"))
 

@@ -26,8 +26,6 @@ from helpers_host import (
     virtual,
 )
 from helpers_pictures import image, noise, opened, saved
-from perdure.cli.context import inspect
-from perdure.cli.target import Target
 from perdure.contracts import ToolContext, ToolOutput
 from perdure.edges.models.reply import ScriptedReply, call, say
 from perdure.edges.session.decode import decode_block
@@ -35,6 +33,8 @@ from perdure.edges.settings import GuardSettings, ImageSettings, Settings
 from perdure.edges.tools.recall import RecallTool
 from perdure.kernel.clock import RealClock
 from perdure.kernel.virtual import VirtualClock
+from perdure.looking.context import inspect
+from perdure.looking.target import Target
 from perdure.records import Text
 from perdure.replay.content import said
 from perdure.replay.formats.session import GONE

@@ -21,13 +21,13 @@ from helpers_host import (
     tells,
     virtual,
 )
-from perdure.cli.context import inspect
-from perdure.cli.target import Target
 from perdure.edges.models.reply import ScriptedReply, call, say
 from perdure.edges.session.tail import open_session
 from perdure.edges.settings import ChannelSettings, Settings
 from perdure.errors import UsageError
 from perdure.kernel.virtual import VirtualClock
+from perdure.looking.context import inspect
+from perdure.looking.target import Target
 from perdure.records import ModelInfo
 
 SMALL = ModelInfo("scripted", "test", window=16_000, cache_minimum=16)

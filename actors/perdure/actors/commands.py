@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perdure.actors import pinning
 from perdure.actors.approvals import verdict
 from perdure.actors.messages import Command
+from perdure.actors.undoing import undone
 from perdure.context.text.plural import counted
 from perdure.errors import PerdureError, UsageError
 
@@ -32,7 +33,8 @@ def run(session: Session, mail: Command) -> None:
                 session.opening.renew(mail.done)
                 return
             case "undo":
-                session.opening.undo(mail.done)
+                env, estimator = session.environment, session.scales.estimator
+                session.opening.change(lambda held, now: undone(held, now, env, estimator), mail.done)
                 return
             case "status":
                 answer = status(session)

@@ -32,6 +32,13 @@ _KINDS: Mapping[str, Literal["unreachable", "aborted"]] = {
 
 async def compact(services: Services, key: str, mail: Compact) -> Compacted | CompactionFailed:
     """Let the session's engine compact; what it delegates to the runtime is done by `Builtin`."""
+    with services.tracing.span("perdure.compaction", key, perdure_reason=mail.reason) as span:
+        ended = await _compact(services, key, mail)
+        span.set(perdure_done=isinstance(ended, Compacted))
+        return ended
+
+
+async def _compact(services: Services, key: str, mail: Compact) -> Compacted | CompactionFailed:
     view, engine = mail.snapshot, services.resolver.engine(key)
     builtin = Builtin(services, mail)
     context = EngineContext(view.session_id, key, view.file, view.environment.limits.total)

@@ -12,6 +12,7 @@ from functools import partial
 from perdure.actors.messages import (
     Abort,
     Beat,
+    Changing,
     Close,
     Command,
     Deliver,
@@ -42,6 +43,7 @@ RUNG = 60.0  # seconds that a session has to open and act on what is due
 WAKING = (
     Deliver,
     Command,
+    Changing,
     Note,
     Wake,
     Ring,

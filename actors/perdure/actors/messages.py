@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal, TypeAlias, dataclass_transform
+from typing import Any, Literal, TypeAlias, dataclass_transform
 
 from msgspec import Struct
 
@@ -46,6 +46,13 @@ class Command(Mail):
     name: str
     argument: str
     done: Waiter[str]
+
+
+class Changing(Mail):
+    """Change the session's file with `make(held, now_ms)`, which may block; `done` gets what it returns."""
+
+    make: Callable[[Held, int], Any]
+    done: Waiter[Any]
 
 
 class Note(Mail):

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from perdure.actors.messages import Close, Command, Deliver, Mail, Note, Rejoined, Woken
-from perdure.actors.undoing import undone
+from perdure.actors.messages import Changing, Close, Command, Deliver, Mail, Note, Rejoined, Woken
 from perdure.edges.session import branching
 from perdure.edges.session.files import Held
 from perdure.edges.session.tail import open_session
@@ -23,15 +22,15 @@ from perdure.kernel.waiter import Waiter
 if TYPE_CHECKING:
     from perdure.actors.session import Session
 
-Change: TypeAlias = Callable[[Held, int], str]  # the file in our hands, wall ms; what to tell the user
+Change: TypeAlias = Callable[[Held, int], Any]  # the file in our hands, wall ms; what to tell the caller
 MOST_STASHED = 256  # mail that waits while the file is in a job's hands
-OUTSIDE = (Deliver, Command, Note)
+OUTSIDE = (Deliver, Command, Changing, Note)
 
 
 class Opening:
     """The way into the state `idle`. `renewing`: who waits for a new session file (`/new`).
 
-    `changing`: what is to be done to the file before it is opened (`/undo`); its text goes to `asked`.
+    `changing`: what is to be done to the file before it is opened (`/undo`); its answer goes to `asked`.
     """
 
     def __init__(self, session: Session) -> None:
@@ -40,8 +39,8 @@ class Opening:
         self.renewing: Waiter[str] | None = None
         self._then: Callable[[Outcome], None] | None = None  # what follows on the job that has the file
         self.changing: Change | None = None
-        self.asked: Waiter[str] | None = None
-        self._answer: str | PerdureError = ""
+        self.asked: Waiter[Any] | None = None
+        self._answer: Any = None
 
     def begin(self) -> None:
         """Open the file in a job; its end comes as `Woken`."""
@@ -145,10 +144,10 @@ class Opening:
         asked, self.asked, self.changing = self.asked, None, None
         if asked is None:
             return
-        if isinstance(self._answer, str):
-            settle(asked, self._answer)
-        else:
+        if isinstance(self._answer, PerdureError):
             asked.fail(self._answer)
+        else:
+            settle(asked, self._answer)
 
     def hand_over(self) -> None:
         """Handle what has waited."""
@@ -180,15 +179,13 @@ class Opening:
         else:
             self.session.abort()
 
-    def undo(self, done: Waiter[str]) -> None:
-        """`/undo`: leave the file, take the latest compaction back, and open it as it is then."""
+    def change(self, make: Change, done: Waiter[Any]) -> None:
+        """Leave the file, let `make` change it while a job has it to itself, and open it as it is then."""
         session = self.session
         if not session.at_ease:
-            done.fail(Busy(f"{session.key}: something is under way: /undo when the agent rests"))
+            done.fail(Busy(f"{session.key}: something is under way: ask again when the agent rests"))
             return
-        env, estimator = session.environment, session.scales.estimator
-        self.changing = lambda held, now: undone(held, now, env, estimator)
-        self.asked = done
+        self.changing, self.asked = make, done
 
         def left() -> None:
             session.turns = session.turns.anew()

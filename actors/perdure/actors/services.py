@@ -27,12 +27,14 @@ from perdure.edges.images import Scaler
 from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
+from perdure.edges.tracing import OFF, Tracing
+from perdure.events import Recorded
 from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.pool import Pool
-from perdure.records import ModelInfo
+from perdure.records import Item, ModelInfo
 
 
 class Resolver(Protocol):
@@ -151,3 +153,9 @@ class Services:
         """Before anything of a letter is written. Raises `Busy`: too many in a minute, or in the queue."""
         self.gates.admit(key, self.resolver.model_for(key, None).provider)
         self.inbound.admit(key, sender)
+
+    tracing: Tracing = OFF
+
+    def recorded(self, key: str, item: Item) -> None:
+        """Tell who listens that a message is in a session's file."""
+        self.events.publish(Recorded(key, item.entry, item.message))

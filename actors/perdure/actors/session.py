@@ -17,6 +17,7 @@ the file to itself (`opening.with_file`), mail waits in any state.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, TypeAlias
 
 from perdure.actors import commands
@@ -30,6 +31,7 @@ from perdure.actors.messages import (
     Abort,
     AfterTurnDone,
     Append,
+    Changing,
     Close,
     Command,
     Compacted,
@@ -156,6 +158,8 @@ class Session:
                 self.sending.handle(mail)
             case Rejoined():
                 self.opening.rejoined(mail)
+            case Changing(make, done):
+                self.opening.change(make, done)
             case Sleep(done):
                 self.leaving.sleep(done)
             case Close():
@@ -265,7 +269,8 @@ class Session:
         self.held, upkeep = held, self.services.upkeep
         upkeep.woke(held)
         wall_ms, weigh = self.services.clock.wall_ms, self.scales.weigh
-        self.transcript = Transcript(held, upkeep, wall_ms=wall_ms, weigh=weigh)
+        told = partial(self.services.recorded, self.key)
+        self.transcript = Transcript(held, upkeep, wall_ms=wall_ms, weigh=weigh, told=told)
         held.opened = bare(opened)
         self.state = "idle"
         self.services.on_opened(self.key)

@@ -55,12 +55,20 @@ LONG_TAIL = 1024 * 1024  # bytes since the last checkpoint after which a sleep w
 
 
 class Transcript(OffChain):
-    """State of one awake session. `weigh` measures an item, for the running size of the view."""
+    """State of one awake session. `weigh` measures an item, for the running size of the view; `told`
+    hears of each message that is in the file.
+    """
 
     def __init__(
-        self, held: Held, upkeep: Upkeep, *, wall_ms: Callable[[], int], weigh: Callable[[Item], Measure]
+        self,
+        held: Held,
+        upkeep: Upkeep,
+        *,
+        wall_ms: Callable[[], int],
+        weigh: Callable[[Item], Measure],
+        told: Callable[[Item], None],
     ) -> None:
-        self._held, self._upkeep = held, upkeep
+        self._held, self._upkeep, self._told = held, upkeep, told
         self.file, self._ids, self._wall_ms, self._weigh = held.file, held.ids, wall_ms, weigh
         self.generation = 0  # rises when the view is switched; results made for an older one are dropped
         self.foreign = 0  # appends of other programs that were taken in
@@ -177,6 +185,7 @@ class Transcript(OffChain):
         self.size += self._weigh(item)
         if learned is not None:
             self.learn(learned)
+        self._told(item)
         return item
 
     def learn(self, latest: Estimator) -> None:

@@ -23,8 +23,9 @@ from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
 from perdure.context.tokens.estimator import Measure, measure
 from perdure.context.tokens.floor import owners
-from perdure.contracts import Assembled
+from perdure.contracts import Answer, Assembled
 from perdure.edges.models.classify import observed_tokens
+from perdure.edges.tracing import Span
 from perdure.errors import ContextOverflow, ModelError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.waiter import Waiter
@@ -50,45 +51,67 @@ class Turn:
 
     async def run(self) -> TurnOutcome:
         """Model ↔ tools until the model asks for no tool, fails for good, or the view must shrink."""
-        slot = self.services.gates.slot(self.key)
+        slot, tracing = self.services.gates.slot(self.key), self.services.tracing
         try:
-            return await self._steps(slot)
+            with tracing.turn(self.key, self.number) as traced:
+                outcome = await self._steps(slot)
+                stop = outcome.stop if isinstance(outcome, Rested) else "overflow"
+                traced.set(perdure_stop=stop, perdure_steps=self.tally.steps)
+                return outcome
         finally:
             slot.give()
 
     async def _steps(self, slot: Slot) -> TurnOutcome:
-        for _ in range(self.services.timing.max_steps):
-            view = await self._next_step()
-            try:
-                if await slot.take(view.environment.model.provider):  # meanwhile more may have come
-                    view = await self._next_step()
-                prepared = await self._prepare(view)
-            except ContextOverflow as full:
-                return Overflowed(full.tokens, full.limit, "guard", str(full), tuple(full.owners.items()))
-            except ModelError as error:
-                return await self._give_up(view, str(error), error.kind)
-            try:
-                answer = await call_model(self.services, view, prepared, self.tally, slot)
-            except ModelError as error:
-                if error.kind == "overflow":
-                    return self._refused(view, prepared, error)
-                wait = later(self.services.timing, error)
-                return await self._give_up(view, str(error), error.kind, wait)
-            sent = self.watch.prefix.fingerprint if self.watch is not None else ""
-            item = await self.append(
-                answer.message,
-                prepared.decisions,
-                request=prepared.size,
-                fixed_tokens=prepared.fixed_tokens,
-                sent=sent,
-            )
-            self._count(answer.message)
-            self._tell(view, prepared, answer.message)
-            calls = tuple(b for b in answer.message.content if isinstance(b, ToolCall))
-            if not calls or answer.message.stop == "aborted":
-                return Rested(_text(answer.message), _rest(answer.message.stop))
-            await run_batch(self, view, item.entry, calls, dict(answer.errors))
-        return await self._give_up(view, f"stopped after {self.services.timing.max_steps} steps")
+        most = self.services.timing.max_steps
+        for _ in range(most):
+            with self.services.tracing.span("perdure.step", self.key) as span:
+                view, outcome = await self._step(slot, span)
+            if outcome is not None:
+                return outcome
+        return await self._give_up(view, f"stopped after {most} steps")
+
+    async def _step(self, slot: Slot, span: Span) -> tuple[Snapshot, TurnOutcome | None]:
+        """One model call and the tools it asks for; no outcome: the turn goes on."""
+        view = await self._next_step()
+        model = view.environment.model
+        span.set(gen__ai_request_model=model.ref)
+        try:
+            if await slot.take(model.provider):  # meanwhile more may have come
+                view = await self._next_step()
+            prepared = await self._prepare(view)
+        except ContextOverflow as full:
+            owners = tuple(full.owners.items())
+            return view, Overflowed(full.tokens, full.limit, "guard", str(full), owners)
+        except ModelError as error:
+            return view, await self._give_up(view, str(error), error.kind)
+        try:
+            answer = await call_model(self.services, view, prepared, self.tally, slot)
+        except ModelError as error:
+            if error.kind == "overflow":
+                return view, self._refused(view, prepared, error)
+            wait = later(self.services.timing, error)
+            return view, await self._give_up(view, str(error), error.kind, wait)
+        _trace(span, answer.message)
+        return view, await self._answered(view, prepared, answer)
+
+    async def _answered(
+        self, view: Snapshot, prepared: pipeline.Prepared, answer: Answer
+    ) -> TurnOutcome | None:
+        sent = self.watch.prefix.fingerprint if self.watch is not None else ""
+        item = await self.append(
+            answer.message,
+            prepared.decisions,
+            request=prepared.size,
+            fixed_tokens=prepared.fixed_tokens,
+            sent=sent,
+        )
+        self._count(answer.message)
+        self._tell(view, prepared, answer.message)
+        calls = tuple(b for b in answer.message.content if isinstance(b, ToolCall))
+        if not calls or answer.message.stop == "aborted":
+            return Rested(_text(answer.message), _rest(answer.message.stop))
+        await run_batch(self, view, item.entry, calls, dict(answer.errors))
+        return None
 
     # --- the way to the wire ----------------------------------------------------------------------
 
@@ -195,6 +218,16 @@ class Turn:
         )
         self.tally.errors.append(why)
         return Rested(self.tally.partial if partial else "", "error", why, kind=kind, later=later)
+
+
+def _trace(span: Span, message: Assistant) -> None:
+    span.set(perdure_stop=message.stop)
+    if message.usage is not None:
+        span.set(
+            gen__ai_usage_input__tokens=message.usage.prompt,
+            gen__ai_usage_output__tokens=message.usage.output,
+            perdure_cache__read__tokens=message.usage.cache_read,
+        )
 
 
 def _rest(stop: Stop) -> Literal["stop", "length", "aborted"]:

@@ -8,12 +8,12 @@ from typing import Any
 
 from perdure.cli.output import emit, fail, refuse_taken, say, size, warn
 from perdure.cli.owning import now_ms
-from perdure.cli.target import existing
 from perdure.context.text.plural import counted
 from perdure.edges.backup import back_up
 from perdure.edges.bundle import Manifest
 from perdure.edges.restoring import Waiting, restore
 from perdure.edges.session.lines import iso
+from perdure.looking.target import existing
 
 SHOWN = 50  # lines for a person
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from perdure.cli.owning import Shop, now_ms, owning
-from perdure.cli.resolving import resolve
-from perdure.cli.target import Target, find
 from perdure.context.compaction.size import view_tokens
 from perdure.context.environment import Environment
 from perdure.context.tokens.estimator import estimator_of
@@ -20,6 +18,8 @@ from perdure.edges.session.facts import Opened
 from perdure.edges.session.files import Held, SessionFiles
 from perdure.edges.session.load import load as load_file
 from perdure.errors import ConfigError, UsageError
+from perdure.looking.resolving import resolve
+from perdure.looking.target import Target, find
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ import os
 import stat
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import anyio
 
 from perdure.actors.prompting import agent_settings
+from perdure.actors.reporting import reply_line
 from perdure.cli.config import names_of_nothing
 from perdure.cli.conversation import Conversation, command
 from perdure.cli.exits import INTERRUPTED
@@ -22,7 +23,7 @@ from perdure.cli.typed import Lines, whole_stdin
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.errors import UsageError
-from perdure.events import Event, Notice, Overflow, Reply
+from perdure.events import Event, Notice, Reply
 from perdure.host import Host
 from perdure.records import Block, Image, Text
 
@@ -160,42 +161,10 @@ async def _once(
     host.services.events.subscribe("terminal", partial(_tell, key))
     signals.busy = lambda: True
     reply = await (await host.send(key, text, sender="cli", attachments=blocks)).reply()
-    emit(report(reply)) if as_json else _print(reply)
+    emit(reply_line(reply)) if as_json else _print(reply)
     if signals.aborting:
         return INTERRUPTED
     return 0 if reply.stop in ("stop", "length") else 1
-
-
-def report(reply: Reply) -> dict[str, Any]:
-    """The JSON contract of `chat -m`."""
-    usage = reply.usage
-    return {
-        "key": reply.key,
-        "reply": reply.text,
-        "stop": reply.stop,
-        "steps": reply.steps,
-        "tokens": {
-            "input": usage.input,
-            "cache_read": usage.cache_read,
-            "cache_write": usage.cache_write,
-            "output": usage.output,
-        },
-        "entries": list(reply.entries),
-        "errors": list(reply.errors),
-        "overflow": _overflow(reply.overflow),
-    }
-
-
-def _overflow(told: Overflow | None) -> dict[str, Any] | None:
-    """Why the context was too large, and who takes how much of it."""
-    if told is None:
-        return None
-    return {
-        "cause": told.cause,
-        "tokens": told.tokens,
-        "limit": told.limit,
-        "owners": dict(told.owners),
-    }
 
 
 def _tell(key: str, event: Event) -> None:
@@ -230,6 +199,3 @@ def _print(reply: Reply) -> None:
     if reply.stop not in ("stop", "length"):
         why = reply.errors[-1] if reply.errors else "no reason was given"
         warn(f"perdure: {one_line(f'the turn ended with {reply.stop}: {why}', 2000)}")
-
-
-__all__ = ["report", "run"]

@@ -7,7 +7,6 @@ from typing import Any
 
 from perdure.cli.output import emit, say, size, warn
 from perdure.cli.owning import Shop, now_ms, owning
-from perdure.cli.target import existing
 from perdure.context.text.plural import counted
 from perdure.edges import retention
 from perdure.edges.blobs import LocalBlobs
@@ -21,6 +20,7 @@ from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
 from perdure.errors import PerdureError
 from perdure.kernel.io import IoPolicy
+from perdure.looking.target import existing
 
 SHOWN = 100  # lines for a person
 

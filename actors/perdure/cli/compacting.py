@@ -11,9 +11,7 @@ import msgspec
 from perdure.actors.previewing import Previewed
 from perdure.cli.changing import figures, report, session
 from perdure.cli.output import emit, patience, say, table
-from perdure.cli.resolving import resolve
 from perdure.cli.signals import Signals, hosted
-from perdure.cli.target import Target, existing
 from perdure.context.compaction.plan import Nothing
 from perdure.context.environment import Environment
 from perdure.context.text.plural import counted
@@ -24,6 +22,8 @@ from perdure.edges.session.load import load as load_file
 from perdure.edges.session.own import proof_of
 from perdure.edges.session.tail import open_session
 from perdure.host import Host
+from perdure.looking.resolving import resolve
+from perdure.looking.target import Target, existing
 
 
 def run(

@@ -9,12 +9,12 @@ from typing import Any
 from perdure.actors.arguments import a_key
 from perdure.cli.output import emit, say, size, warn
 from perdure.cli.owning import Shop, now_ms, owning
-from perdure.cli.target import existing
 from perdure.context.text.plural import counted
 from perdure.edges.erasing import Erased, Piece, belongings, size_of
 from perdure.edges.session import keys, links
 from perdure.edges.session.lock import holder_of
 from perdure.errors import Locked, SessionNotFound
+from perdure.looking.target import existing
 
 
 def run(key: str, *, dry_run: bool, state: Path | None, as_json: bool) -> int:

@@ -14,7 +14,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure.cli.output import emit, fail, patience, say
-from perdure.cli.target import find
 from perdure.context.text.plural import counted
 from perdure.edges.journal import aside
 from perdure.edges.journal.form import identity
@@ -24,6 +23,7 @@ from perdure.edges.session.doctor import UNREADABLE, Report, examine, exit_statu
 from perdure.edges.session.mend import MENDED, Mended, mend
 from perdure.edges.session.problems import Problem
 from perdure.errors import Locked, StorageFailed, UnreadableFile, UsageError
+from perdure.looking.target import find
 
 SHOWN = 100  # problems of one severity printed for a person
 

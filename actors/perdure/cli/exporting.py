@@ -11,10 +11,10 @@ from typing import BinaryIO, Literal, TypeAlias
 
 from perdure.cli.markdown import markdown
 from perdure.cli.output import emit, fail, hidden_escaped, patience, refuse_taken, say, size, warn
-from perdure.cli.target import Target, find
 from perdure.context.text.plural import counted
 from perdure.edges.session.load import Loaded, load
 from perdure.edges.session.whole import whole
+from perdure.looking.target import Target, find
 
 Format: TypeAlias = Literal["jsonl", "markdown"]
 

@@ -11,7 +11,6 @@ from perdure.cli import folder as looking
 from perdure.cli.changing import owned
 from perdure.cli.output import emit, one_line, say, table
 from perdure.cli.owning import now_ms
-from perdure.cli.target import existing, find
 from perdure.edges.index import SessionIndex
 from perdure.edges.session import lines
 from perdure.edges.session.facts import Outgoing
@@ -20,6 +19,7 @@ from perdure.edges.session.survey import survey
 from perdure.edges.session.tail import open_session
 from perdure.edges.state import StateFolder
 from perdure.errors import PerdureError
+from perdure.looking.target import existing, find
 
 
 def run_list(key: str | None, *, state: Path | None, as_json: bool) -> int:

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perdure.cli.target import existing
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.config import load
 from perdure.edges.erasing import Eraser
@@ -25,6 +24,7 @@ from perdure.edges.state import StateFolder
 from perdure.errors import PerdureError, StorageFailed
 from perdure.hosting import storage
 from perdure.kernel.io import IoPolicy
+from perdure.looking.target import existing
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, say, table
-from perdure.cli.target import existing
 from perdure.edges.parked import ParkedLetters
 from perdure.edges.state import StateFolder
 from perdure.errors import UsageError
+from perdure.looking.target import existing
 
 
 class Desk(Protocol):

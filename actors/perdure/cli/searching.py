@@ -7,11 +7,11 @@ from typing import Any
 
 from perdure.cli import folder as looking
 from perdure.cli.output import emit, fail, one_line, say, warn
-from perdure.cli.target import existing
 from perdure.context.text.plural import counted
 from perdure.edges.session import keys
 from perdure.edges.session.searching import Hit, Sought, search
 from perdure.errors import PerdureError
+from perdure.looking.target import existing
 
 Found = list[tuple[str | None, Hit]]
 

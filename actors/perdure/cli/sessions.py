@@ -12,7 +12,6 @@ import msgspec
 
 from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, patience, say, size, table, warn
-from perdure.cli.target import Target, existing, find
 from perdure.cli.transcript import paragraphs
 from perdure.context.text.plural import counted
 from perdure.edges.session import keys
@@ -25,6 +24,9 @@ from perdure.edges.session.links import is_subagent, link_of, named
 from perdure.edges.session.scan import BOM, FIRST_BLOCK, read
 from perdure.edges.session.tail import open_session
 from perdure.errors import UnreadableFile, UsageError
+from perdure.looking.target import Target, existing, find
+
+LONGEST_HEADER = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)

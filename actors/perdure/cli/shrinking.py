@@ -10,7 +10,6 @@ from perdure.actors.undoing import told, undo
 from perdure.cli.changing import figures, owned, report, session
 from perdure.cli.output import emit, patience, say, size
 from perdure.cli.owning import now_ms
-from perdure.cli.resolving import resolve
 from perdure.context.text.plural import counted
 from perdure.context.tokens.estimator import estimator_of
 from perdure.edges import state as state_folder
@@ -19,6 +18,7 @@ from perdure.edges.session import branching, retention, rewrite
 from perdure.edges.session.load import load as load_file
 from perdure.edges.session.retention import Kept
 from perdure.edges.session.tail import open_session
+from perdure.looking.resolving import resolve
 
 
 def run_undo(key: str, *, model: str | None, window: int | None, state: Path | None, as_json: bool) -> int:

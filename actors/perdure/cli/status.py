@@ -13,8 +13,6 @@ from typing import Any
 from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, say, size, table
 from perdure.cli.parked import FolderDesk
-from perdure.cli.resolving import model_info, resolve, window_of
-from perdure.cli.target import Target, existing
 from perdure.context.text.plural import counted
 from perdure.context.text.secrets import redact
 from perdure.context.tokens.budget import SOURCES, Budget, measure_budget
@@ -27,6 +25,8 @@ from perdure.edges.session.tail import open_session
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
 from perdure.errors import ConfigError, PerdureError
+from perdure.looking.resolving import model_info, resolve, window_of
+from perdure.looking.target import Target, existing
 from perdure.records import Assistant, Usage
 
 COUNTED = 64 * 1024 * 1024  # bytes up to which a file's entries are counted

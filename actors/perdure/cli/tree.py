@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from perdure.cli.output import emit, one_line, patience, say
-from perdure.cli.target import find
 from perdure.context.text.plural import counted
 from perdure.context.truncation.dag import Node
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.history import said
 from perdure.edges.session.load import Loaded, load
 from perdure.edges.session.view import message_of
+from perdure.looking.target import find
 from perdure.records import Assistant, BranchSummary, ToolResult, User
 
 TEXT = 100  # characters of an entry's text

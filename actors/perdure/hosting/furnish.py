@@ -41,6 +41,7 @@ from perdure.edges.settings import Settings
 from perdure.edges.spend import SpendJournal
 from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
+from perdure.edges.tracing import tracing
 from perdure.hosting import storage
 from perdure.hosting.deleting import Deleting
 from perdure.hosting.given import Given
@@ -198,6 +199,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         cache_life=max(PRUNE_TTL_SECONDS, LIFE[settings.models.cache]),
         on_opened=lambda key: directory.opened(key),
         on_not_opened=lambda key, error: directory.not_opened(key, error),
+        tracing=tracing(settings.tracing, given.environ, virtual=clock.virtual),
     )
     directory = Directory(services)
     forget = storage.forgetting(ground.folder, ground.durable.journal)

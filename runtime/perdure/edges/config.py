@@ -9,6 +9,7 @@ working directory of a cloned project could otherwise start processes.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -91,6 +92,11 @@ def contradictions(settings: Settings, source: str) -> list[Finding]:
     for server in settings.mcp:
         one = bool(server.command) != bool(server.url)
         found.append((not one, f"mcp.{server.name}", "neither or both of command and url", "one of them"))
+    for tenant in settings.tenants:
+        key, both = f"tenants.{tenant.name}", bool(tenant.token_env and tenant.token_sha256)
+        found.append((both, key, "both token_env and token_sha256", "one of them"))
+        bad = bool(tenant.token_sha256) and not re.fullmatch(r"[0-9a-fA-F]{64}", tenant.token_sha256)
+        found.append((bad, f"{key}.token_sha256", "no SHA-256", "64 hex digits"))
     for provider in settings.models.providers:
         key, url = f"models.providers.{provider.name}.base_url", provider.base_url
         problem = f"{url!r} {wrong(url)}" if url else "missing: nobody knows where this provider listens"

@@ -19,7 +19,9 @@ from perdure.edges.settings_hosting import (
     Positive,
     RetentionSettings,
     Seconds,
+    ServerSettings,
     TenantSettings,
+    TracingSettings,
 )
 from perdure.edges.settings_timers import (
     AgentHeartbeat,
@@ -279,6 +281,8 @@ class Settings(Record):
     retention: RetentionSettings = RetentionSettings()
     outbound: tuple[OutboundSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
+    server: ServerSettings = ServerSettings()
+    tracing: TracingSettings = TracingSettings()
     models: ModelSettings = ModelSettings()
     compaction: CompactionSettings = CompactionSettings()
     guard: GuardSettings = GuardSettings()

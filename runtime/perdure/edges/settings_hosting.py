@@ -125,3 +125,37 @@ class RetentionSettings(Record):
     def anything(self) -> bool:
         """Whether any rule is set."""
         return any(getattr(self, name) for name in self.__struct_fields__ if name != "every_hours")
+
+
+class ServerSettings(Record):
+    """`[server]`: the HTTP API of `perdure serve`, and its limits.
+
+    `public_hosts`: names in the `Host` header that are answered beside the address itself (of a proxy in
+    front). `origins`: browser origins that may call (`https://app.example.org`); none by default.
+    `streams`: event streams of one tenant at once; `stream_kib`: what may wait for one slow reader.
+    `stall_seconds`: how long a peer may take nothing of an answer, or send nothing of a request.
+    `drain_seconds`: what running turns get to end in when the host is told to stop.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8787
+    public_hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    max_body_mb: Annotated[int, Meta(ge=1, le=1_024)] = 16
+    max_requests: Positive = 8_192
+    streams: Positive = 4_096
+    stream_kib: Annotated[int, Meta(ge=16)] = 1_024
+    heartbeat_seconds: Seconds = 15.0
+    stall_seconds: Seconds = 30.0
+    drain_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
+
+
+class TracingSettings(Record):
+    """`[tracing]`: OpenTelemetry. `endpoint`: where spans are posted (`http://127.0.0.1:4318/v1/traces`).
+
+    `session_keys`: tell them as they are, and not only a hash.
+    """
+
+    enabled: bool = True
+    endpoint: str = ""
+    session_keys: bool = False

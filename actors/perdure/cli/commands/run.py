@@ -59,6 +59,23 @@ def chat(
 
 
 @app.command(group=HOSTING)
+def serve(
+    *,
+    host: Annotated[
+        str | None, Parameter(name="--host", help="Address to listen on (default: 127.0.0.1).")
+    ] = None,
+    port: Annotated[int | None, Parameter(name="--port", help="Port (default: 8787; 0: a free one).")] = None,
+    state: State = None,
+    loop: Backend = "asyncio",
+    json: Json = False,
+) -> int:
+    """Host the sessions of a state folder and serve its HTTP API, until SIGTERM."""
+    from perdure.cli.serving import run
+
+    return run(host=host, port=port, state=state, backend=loop, as_json=json)
+
+
+@app.command(group=HOSTING)
 def replay(
     paths: Annotated[list[Path], Parameter(help="Scenario files, or folders of them.")],
     /,

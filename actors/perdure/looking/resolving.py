@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from perdure.actors.prompting import agent_of, agent_settings, prompt_parts
 from perdure.actors.resolver import OUTPUT_CAP, HostResolver, lines_for, pruning
-from perdure.cli.target import Target
 from perdure.context import environment
 from perdure.context.environment import Environment
 from perdure.context.prompt.knowledge import query_of
@@ -27,6 +26,7 @@ from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
 from perdure.edges.workspace import Snapshot, WorkspaceReader
 from perdure.errors import UsageError
+from perdure.looking.target import Target
 from perdure.records import Items, ModelInfo
 
 BARE = "agent:main:cli:dm:local"  # the key a bare file is looked at under

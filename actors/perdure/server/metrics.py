@@ -1,0 +1,149 @@
+"""What `/metrics` says, in Prometheus' text format. A registry of its own; no label names a session."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from perdure.edges.resident import rss_bytes
+from perdure.kernel.clock import Clock
+
+if TYPE_CHECKING:
+    from perdure.server.state import Serving
+
+PAUSES = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+_TOTALS = {
+    "turns": "Turns that ended",
+    "steps": "Model calls of turns",
+    "failed_turns": "Turns that ended in an error or an overflow",
+    "compactions": "Compactions",
+    "truncations": "Truncations",
+    "prompt_tokens": "Tokens of prompts, cached ones included",
+    "cache_read_tokens": "Tokens of prompts that were read from a cache",
+    "output_tokens": "Tokens that models wrote",
+    "cost_usd": "What model calls cost, in USD",
+}
+
+
+class Metrics:
+    """Of one host. `watch` and `unwatch` begin and end the measuring of the collector's pauses."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._pauses = Histogram(
+            "perdure_gc_pause_seconds",
+            "Pauses of the garbage collector",
+            ("generation",),
+            registry=self._registry,
+            buckets=PAUSES,
+        )
+        self._began = 0.0
+
+    def watch(self) -> None:
+        """Measure the collector's pauses from now on."""
+        gc.callbacks.append(self._paused)
+
+    def unwatch(self) -> None:
+        """No more."""
+        if self._paused in gc.callbacks:
+            gc.callbacks.remove(self._paused)
+
+    def _paused(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = self._clock.now()
+        elif self._began:
+            self._pauses.labels(str(info["generation"])).observe(self._clock.now() - self._began)
+
+    def text(self, serving: Serving, files: int) -> bytes:
+        """All of it. `files`: sessions that there are, counted beforehand."""
+        figures = CollectorRegistry(auto_describe=False)
+        figures.register(_Figures(serving, files))
+        return generate_latest(figures) + generate_latest(self._registry)
+
+
+class _Figures(Collector):
+    def __init__(self, serving: Serving, files: int) -> None:
+        self._serving, self._files = serving, files
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._sessions()
+        yield from self._work()
+        yield from self._models()
+        yield from self._server()
+
+    def _sessions(self) -> Iterator[Metric]:
+        awake = self._serving.host.directory.awake
+        states: dict[str, int] = {"asleep": max(0, self._files - len(awake))}
+        for session in awake.values():
+            states[session.state] = states.get(session.state, 0) + 1
+        yield _family("gauge", "sessions", "Sessions by state", states, "state")
+        held = self._serving.host.services.memory.total
+        yield _one("gauge", "owned_bytes", "Bytes that awake sessions own", held)
+        yield _one("gauge", "resident_bytes", "Resident memory of the process", rss_bytes())
+
+    def _work(self) -> Iterator[Metric]:
+        host = self._serving.host
+        for name, value in host.totals.line().items():
+            if name in _TOTALS:
+                yield _one("counter", name, _TOTALS[name], value)
+        stats, directory = host.kernel.stats(), host.directory
+        yield _one("counter", "mail", "Messages that actors handled", stats.handled)
+        yield _one("counter", "refused_mail", "Messages that found a full mailbox", stats.refused)
+        yield _one("counter", "crashes", "Crashes of actors", stats.crashes)
+        yield _one("gauge", "parked", "Poison messages that are parked", stats.parked)
+        yield _one("counter", "lost_jobs", "Jobs that did not obey their end", stats.jobs_lost)
+        yield _one("counter", "wakings", "Sessions woken", directory.wakings)
+        yield _one("counter", "sleeps", "Sessions put to sleep", directory.sleeps)
+        yield _one("gauge", "ready_actors", "Actors with mail to handle", stats.ready)
+        yield _family(
+            "gauge",
+            "queue_depth",
+            "Messages that wait for workers",
+            {p[0]: p[2] for p in stats.pools},
+            "pool",
+        )
+        yield _family("gauge", "busy_workers", "Workers at work", {p[0]: p[1] for p in stats.pools}, "pool")
+        yield _family(
+            "counter", "worker_crashes", "Crashes of workers", {p[0]: p[4] for p in stats.pools}, "pool"
+        )
+        yield _family(
+            "counter", "dropped_news", "Events dropped", {c[0]: c[2] for c in stats.channels}, "channel"
+        )
+        yield _one("counter", "log_dropped", "Lines of the log that could not be written", host.log.dropped)
+
+    def _models(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily("perdure_model_requests", "Model calls", labels=("model",))
+        errors = CounterMetricFamily("perdure_model_errors", "Failed model calls", labels=("model", "kind"))
+        for line in self._serving.host.services.calls.lines():
+            requests.add_metric((line["name"],), line["requests"])
+            for kind, count in line["errors"].items():
+                errors.add_metric((line["name"], str(kind)), count)
+        yield requests
+        yield errors
+
+    def _server(self) -> Iterator[Metric]:
+        serving = self._serving
+        yield _family("counter", "http_answers", "Answers by status class", serving.answered, "status")
+        yield _one("gauge", "streams", "Open event streams", serving.hub.streams)
+        yield _one("counter", "streams_lagged", "Event streams ended for a slow reader", serving.hub.lagged)
+        yield _one("gauge", "draining", "1 while the host is stopping", serving.draining)
+
+
+def _one(kind: str, name: str, told: str, value: float) -> Metric:
+    family = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+    return family(f"perdure_{name}", told, value=value)
+
+
+def _family(kind: str, name: str, told: str, values: dict[str, int], label: str) -> Metric:
+    family = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+    found = family(f"perdure_{name}", told, labels=(label,))
+    for key, value in values.items():
+        found.add_metric((key,), value)
+    return found
