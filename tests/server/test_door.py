@@ -241,7 +241,11 @@ def test_a_session_is_named_labelled_forked_switched_and_begun_anew(tmp_path: Pa
             assert "scripted" in str((await post("command", {"line": "/model"}))["text"])
             await post("new", {})
             assert (await client.get(f"{PATH}/entries")).json()["entries"] == []
-            assert (await client.get("/v1/sessions/agent:main:cli:dm:nobody")).status_code == 404
+            assert (await client.get(f"{PATH}/approvals")).json()["approvals"] == []
+            gone = await client.delete(PATH)
+            assert gone.json()["deleted"] == [KEY], gone.text
+            assert (await client.get(PATH)).status_code == 404
+            assert (await client.get("/")).headers["content-type"].startswith("text/html")
 
     real(main)
 

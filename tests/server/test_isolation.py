@@ -97,7 +97,9 @@ PRYING: list[tuple[str, str, Any]] = [
     ("/switch", "POST", {"entry": "a"}), ("/fork", "POST", {"key": "agent:main:cli:dm:x"}),
     ("/rename", "POST", {"name": "mine"}), ("/compact", "POST", {}), ("/undo", "POST", {}),
     ("/truncate", "POST", {}), ("/abort", "POST", {}), ("/new", "POST", {}),
-    ("/model", "POST", {"model": "a/b"}), ("/label", "POST", {"entry": "a", "text": "b"}),
+    ("", "DELETE", None), ("/approvals", "GET", None),
+    ("/approvals", "POST", {"id": "a", "allow": True}), ("/model", "POST", {"model": "a/b"}),
+    ("/label", "POST", {"entry": "a", "text": "b"}),
 ]  # fmt: skip
 
 

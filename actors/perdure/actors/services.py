@@ -157,5 +157,6 @@ class Services:
     tracing: Tracing = OFF
 
     def recorded(self, key: str, item: Item) -> None:
-        """Tell who listens that a message is in a session's file."""
-        self.events.publish(Recorded(key, item.entry, item.message))
+        """Tell who listens that a message is in a session's file, once it is durable."""
+        told = Recorded(key, item.entry, item.message)
+        self.durable.after(lambda: self.events.publish(told), lambda _error: None)

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from perdure.actors.approvals import Remember
+from perdure.events import ApprovalAsked
 from perdure.records import Record
 
 Name = Annotated[str, Meta(max_length=200)]
@@ -166,6 +168,29 @@ class Line(Strict):
     line: Annotated[str, Meta(min_length=2, max_length=20_000, pattern="^/")]
 
 
+class Verdict(Strict):
+    """An answer to a tool call that waits for a person. `note` is told to the model."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=200)]
+    allow: bool
+    remember: Remember = "once"
+    note: Annotated[str, Meta(max_length=4_000)] = ""
+
+
+class Waiting(Record):
+    """Tool calls that wait for a person, the oldest first."""
+
+    key: str
+    approvals: tuple[ApprovalAsked, ...]
+
+
+class Deleted(Record):
+    """A session and its subagents are gone for good."""
+
+    key: str
+    deleted: tuple[str, ...]
+
+
 class Nothing(Strict):
     """An empty body."""
 
@@ -198,6 +223,9 @@ EXAMPLES: dict[type[Record], Record] = {
     Fork: Fork("agent:main:cli:dm:copy"),
     ModelRef: ModelRef("anthropic/claude-sonnet-4-5"),
     Line: Line("/status"),
+    Verdict: Verdict("call-1", True, "once", "go ahead"),
+    Waiting: Waiting(_KEY, ()),
+    Deleted: Deleted(_KEY, (_KEY,)),
     Nothing: Nothing(),
     Health: Health(False, ("draining",)),
 }  # fmt: skip

@@ -18,6 +18,7 @@ from perdure.edges.session.tail import open_session
 from perdure.errors import UsageError
 from perdure.events import Notice
 from perdure.server.bodies import (
+    Deleted,
     Done,
     Focus,
     Fork,
@@ -30,6 +31,8 @@ from perdure.server.bodies import (
     Stopped,
     ToEntry,
     Told,
+    Verdict,
+    Waiting,
 )
 from perdure.server.calls import Call
 from perdure.server.problems import Refused, json
@@ -154,6 +157,25 @@ async def command(call: Call) -> Response:
     key, asked = call.key(), await call.body(Line)
     _must_take_work(call)
     return json(Told(key, await call.host.command(key, asked.line)))
+
+
+async def delete(call: Call) -> Response:
+    """Delete the session for good, its subagents first."""
+    key = await call.known()
+    return json(Deleted(key, tuple(erased.key for erased in await call.host.delete(key))))
+
+
+async def waiting(call: Call) -> Response:
+    """Tool calls that wait for a person."""
+    key = await call.known()
+    return json(Waiting(key, call.host.approvals(key)))
+
+
+async def approve(call: Call) -> Response:
+    """Answer one of them; what still waits then."""
+    key, asked = await call.known(), await call.body(Verdict)
+    call.host.answer(asked.id, asked.allow, remember=asked.remember, note=asked.note, key=key)
+    return json(Waiting(key, call.host.approvals(key)))
 
 
 def _must_take_work(call: Call) -> None:

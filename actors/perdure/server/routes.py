@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from perdure.records import Record
 from perdure.server import bodies as b
-from perdure.server import changes, health, messages, sessions
+from perdure.server import changes, health, messages, sessions, webchat
 from perdure.server.calls import Call
 from perdure.server.openapi import document
 from perdure.server.problems import Refused, json
@@ -133,6 +133,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _change("new", changes.begin_anew, "Begin anew; the old file is kept aside.", gives=b.Told),
     _change("model", changes.model, "Choose the model.", b.ModelRef, b.Told),
     _change("command", changes.command, "Run a slash command.", b.Line, b.Told),
+    _look(f"{S}/approvals", changes.waiting, "List tool calls that wait for a person.", b.Waiting),
+    _change("approvals", changes.approve, "Answer a tool call that waits.", b.Verdict, b.Waiting),
+    Endpoint(
+        "DELETE",
+        S,
+        changes.delete,
+        "Delete a session for good, its subagents first.",
+        None,
+        ((200, b.Deleted),),
+    ),
     _look(
         "/v1/status",
         health.status,
@@ -159,7 +169,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 def router(serving: Serving, endpoints: tuple[Endpoint, ...]) -> Router:
     """The routes; what none of them is, is refused as JSON by the door."""
     routes = [Route(e.path, _endpoint(serving, e), methods=[e.method]) for e in endpoints]
-    return Router(routes, redirect_slashes=False)
+    return Router([webchat.route(), *routes], redirect_slashes=False)
 
 
 def _endpoint(serving: Serving, endpoint: Endpoint) -> Callable[[Request], Awaitable[Any]]:

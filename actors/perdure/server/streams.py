@@ -17,7 +17,7 @@ from perdure.records import Item
 from perdure.server import frames
 from perdure.server.frames import Ended, Place, Ready, Resync
 from perdure.server.hub import Frame, Hub, Listener
-from perdure.server.since import later, leaf_of, since
+from perdure.server.since import OURS, later, leaf_of, since
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -53,6 +53,7 @@ class EventStream:
         self._tenant, self._wanted, self._last, self._left = tenant, wanted, last, left
         self._entry = ""  # the last message entry that the client knows
         self._seq = 0  # and the event up to which it is told
+        self._upto = ""  # messages up to this id were told, or need not be
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Serve it. Whatever ends it frees its buffer and its place at once."""
@@ -80,7 +81,7 @@ class EventStream:
         """What happens from now on."""
         while True:
             if taken := listener.take():
-                await self._put(send, map(self._numbered, taken))
+                await self._put(send, map(self._numbered, self._news(taken)))
             elif listener.ended:
                 told = frames.encoded(Ended(listener.ended))
                 await self._put(send, [frames.body(listener.ended, told)])
@@ -109,6 +110,12 @@ class EventStream:
         with anyio.fail_after(self._settings.stall_seconds):
             await send({"type": "http.response.body", "body": data, "more_body": True})
 
+    def _news(self, taken: Iterable[Frame]) -> Iterator[Frame]:
+        """Without what a file has told already: it has a line before the journal has made it durable."""
+        for frame in taken:
+            if not frame.entry or frame.entry > self._upto:
+                yield frame
+
     # --- ids --------------------------------------------------------------------------------------
 
     def _numbered(self, frame: Frame) -> bytes:
@@ -136,11 +143,13 @@ class EventStream:
     async def _replay(self, missed: list[Frame], send: Send) -> None:
         now = self._seq
         self._entry = self._last.entry if self._last is not None else ""
-        await self._put(send, map(self._numbered, missed))
+        self._upto = self._entry if len(self._entry) >= OURS else ""
+        await self._put(send, map(self._numbered, self._news(missed)))
         self._seq = now
         await self._put(send, [self._ready()])
 
     async def _catch_up(self, upto: str, send: Send) -> None:
+        self._upto = upto
         if self._key is None:
             await self._catch_up_all(upto, send)
         else:
