@@ -8,7 +8,7 @@ PEERS := $(VENV)/peers
 PI := @mariozechner/pi-coding-agent
 PI_VERSION := 0.66.1
 
-.PHONY: demo test check conformance interop bench kill defences soak canaries clean
+.PHONY: demo test check conformance interop bench kill defences soak load canaries clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'perdure needs Python 3.11 or newer'"
@@ -57,6 +57,9 @@ defences: $(VENV)/.test  ## 10,000 compactions by faulty summarisers, 200 sessio
 
 soak: $(VENV)/.bench  ## 10,000 sessions through a week in one process; SOAK_SESSIONS, SOAK_DAYS, SOAK_TURNS, SOAK_OUT
 	$(BIN)/python -m benchmarks.soak
+
+load: $(VENV)/.bench  ## a thousand clients over loopback, some slow, some vanishing; LOAD_MINUTES, LOAD_RUNS, LOAD_CLIENTS, LOAD_LOOP
+	$(BIN)/python -m benchmarks.load
 
 canaries: $(VENV)/.test  ## a million random requests of a thousand tenants; none sees what is another's
 	PERDURE_CANARIES=full $(BIN)/python -m pytest tests/server/test_isolation.py -s

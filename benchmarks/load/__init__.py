@@ -1,0 +1,1 @@
+"""A thousand clients over loopback: `make load`."""
