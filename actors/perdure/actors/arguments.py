@@ -92,9 +92,9 @@ def a_key(key: str) -> str:
 
 
 def a_sender(sender: str) -> str:
-    """Who a letter is from. What begins with `perdure.` is the host's own: by it a timer's letter is known."""
+    """Who a letter is from. `perdure.…` is the host itself: by it a timer's letter is known."""
     if sender.startswith(OWN):
         raise UsageError(
-            f"sender {sender[:40]!r}: names that begin with {OWN} are the host's own: use another"
+            f"sender {sender[:40]!r}: names that begin with {OWN} are the host's own: choose another"
         )
     return sender
