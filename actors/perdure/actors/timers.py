@@ -63,7 +63,8 @@ class Timers:
         self._reset = False  # the clock was set back far: what was written of later times means nothing
         self._busy = False
         self._since = self._clock.wall_ms()  # from when on this host could act: its start, or the last jump
-        self.fired = self.skipped = self.jumps = 0
+        self.fired = self.skipped = self.jumps = self.beaten = 0
+        self.beats_cost = 0.0  # USD that heartbeats took, silent and failed ones included
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -276,6 +277,8 @@ class Timers:
             "heartbeats": [{"key": key, "due": at} for at, key in self.beats.soon(5)],
             "fired": self.fired,
             "skipped": self.skipped,
+            "heartbeats_done": self.beaten,
+            "heartbeats_cost_usd": round(self.beats_cost, 6),
             "clock_jumps": self.jumps,
         }
 
