@@ -156,6 +156,7 @@ class Host(Running):
         if not content:
             raise UsageError("the message is empty: give it text or an attachment")
         arguments.a_key(key)
+        arguments.a_sender(sender)
         if kind == "external_user":
             self.services.admit(key, sender)
         content, evidence = await admitted(self.services, content)

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from helpers_host import (
+    INFO,
     KEY,
     Gate,
     Play,
@@ -46,13 +47,18 @@ def log(folder: Path, event: str) -> list[dict[str, Any]]:
 def test_a_heartbeat_that_says_nothing_changes_no_byte_of_the_session(tmp_path: Path, loop: Backend) -> None:
     play = Play()
     play.then(say("HEARTBEAT_OK"), say("**heartbeat_ok** all quiet"), say("`HEARTBEAT_OK`."), key=ASIDE)
+    dear = replace(INFO, price_input=3.0, price_output=15.0)
 
     async def main(clock: VirtualClock) -> None:
-        async with hosted(tmp_path, play, clock, settings=beating()) as host:
+        async with hosted(tmp_path, play, clock, settings=beating(), info=dear) as host:
             await ask(host, "hello")
             before = session_path(tmp_path).read_bytes()
             await clock.sleep(1.5 * HOUR)
             assert session_path(tmp_path).read_bytes() == before
+            told = host.status()["timers"]
+            spent = sum(row["cost_usd"] for row in log(tmp_path, "heartbeat.silent"))
+            assert told["heartbeats_done"] == 3
+            assert told["heartbeats_cost_usd"] == pytest.approx(spent, abs=1e-5) != 0
             assert (await ask(host, "still there?")).text == "ok 2"
 
     virtual(main, loop)

@@ -199,7 +199,7 @@ def test_timers_survive_new_compaction_and_sleep(tmp_path: Path) -> None:
     virtual(main)
 
 
-def test_ten_thousand_that_are_due_at_once_are_let_go_at_the_stated_rate(tmp_path: Path) -> None:
+def test_a_hundred_sessions_that_are_due_at_once_are_let_go_at_the_stated_rate(tmp_path: Path) -> None:
     settings = Settings(timers=TimerSettings(per_second=20))
     keys = [f"agent:main:cli:dm:{n}" for n in range(100)]
 
@@ -314,3 +314,115 @@ def test_by_the_machines_clock_a_sleeping_session_is_rung_from_the_index(
 
     real(main, loop)
     assert said_by_users(session_path(tmp_path)) == ["in a moment"]
+
+
+def herd(tmp_path: Path, loop: Backend, many: int) -> list[tuple[float, str]]:
+    """Who was rung when (seconds of the clock), of `many` that were due in a long stop."""
+    from perdure.actors.timers import Timers
+    from perdure.edges.log import open_log
+    from perdure.kernel.io import IoPolicy
+    from perdure.kernel.kernel import Kernel
+    from perdure.kernel.run import run
+
+    clock, rung = VirtualClock(0, START), list[tuple[float, str]]()
+
+    async def ring(key: str, since: int) -> int:
+        rung.append((clock.now(), key))
+        return START + 86_400_000
+
+    async def beat(key: str, due: int) -> None:
+        raise AssertionError
+
+    async def main(kernel: Kernel) -> None:
+        log = open_log(tmp_path / f"{loop}.log", wall_ms=clock.wall_ms)
+        timers = Timers(kernel, IoPolicy(True), None, log)
+        timers.begin(Settings(), ring, beat, lambda: ())
+        before = sum(entry[3].alive() for entry in clock._heap)
+        for n in range(many):
+            timers.note(f"agent:main:cli:dm:{n}", START - 3_600_000 + n % 7)
+        assert sum(entry[3].alive() for entry in clock._heap) == before + 1  # the one alarm
+        await clock.sleep(many / 50 + 2)
+        log.close()
+
+    run(main, backend=loop, clock=clock)
+    return rung
+
+
+def test_of_ten_thousand_that_are_due_after_a_long_stop_fifty_a_second_are_rung_by_one_alarm(
+    tmp_path: Path,
+) -> None:
+    rung = herd(tmp_path, "asyncio", 10_000)
+    assert len({key for _, key in rung}) == len(rung) == 10_000
+    assert all(at == n // 50 for n, (at, _) in enumerate(rung))
+
+
+def test_the_order_of_a_herd_is_the_same_on_both_loops(tmp_path: Path) -> None:
+    assert herd(tmp_path, "asyncio", 300) == herd(tmp_path, "trio", 300)
+
+
+def test_an_instant_that_only_waits_for_its_turn_in_a_herd_is_not_skipped(tmp_path: Path) -> None:
+    settings = Settings(timers=TimerSettings(per_second=1))
+    keys = [f"agent:main:cli:dm:{n}" for n in range(330)]
+
+    async def main(clock: VirtualClock) -> None:
+        async with hosted(tmp_path, Play(), clock, settings=settings, most_awake=10) as host:
+            for key in keys:
+                await host.schedule(key, "now", cron="0 9 * * *", catch_up="skip")
+            await clock.sleep(HOUR + 400)  # the last is rung more than five minutes after its instant
+            assert (host.timers.fired, host.timers.skipped) == (330, 0)
+
+    virtual(main)
+
+
+def test_an_index_that_fails_while_it_is_asked_what_is_due_is_asked_again(tmp_path: Path) -> None:
+    from perdure.actors.timers import Timers
+    from perdure.edges.index import Row, SessionIndex
+    from perdure.edges.log import open_log
+    from perdure.errors import StorageFailed
+    from perdure.kernel.io import IoPolicy
+    from perdure.kernel.kernel import Kernel
+    from perdure.kernel.run import run
+
+    clock, rung = VirtualClock(0, START), list[str]()
+
+    async def ring(key: str, since: int) -> None:
+        rung.append(key)
+
+    async def beat(key: str, due: int) -> None:
+        raise AssertionError
+
+    async def main(kernel: Kernel) -> None:
+        log, index = (
+            open_log(tmp_path / "log", wall_ms=clock.wall_ms),
+            SessionIndex(tmp_path / "index.sqlite"),
+        )
+        index.put(Row(KEY, "a", 1, 1, next_timer=START - 1))
+        works, index.due = index.due, broken  # type: ignore[method-assign]
+        timers = Timers(kernel, IoPolicy(True), index, log)
+        timers.begin(Settings(), ring, beat, lambda: ())
+        timers.stored(START - 1)
+        await clock.sleep(30)
+        assert rung == []
+        index.due = works  # type: ignore[method-assign]
+        await clock.sleep(60)
+        assert rung == [KEY]
+        assert index.next_timer() is None
+        index.close()
+        log.close()
+
+    def broken(now_ms: int, most: int = -1) -> list[Row]:
+        raise StorageFailed("no")
+
+    run(main, backend="asyncio", clock=clock)
+
+
+def test_a_sender_that_would_pass_for_the_host_itself_is_refused(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        async with hosted(tmp_path, Play(), clock) as host:
+            made = await host.schedule(KEY, "tick", every="1h")
+            with pytest.raises(UsageError, match="the host's own"):
+                await host.send(KEY, "x", sender="perdure.timer", mid=f"{made.id}@{made.next}")
+            await clock.sleep(HOUR + 60)
+
+    virtual(main)
+    assert said_by_users(session_path(tmp_path)) == ["tick"]

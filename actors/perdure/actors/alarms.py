@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CONFIGURED = "config:"
 RESUME = "resume"  # the one timer that takes up a turn
-GRACE = 300_000  # ms after which an instant counts as missed: what is due together is let go in minutes
+GRACE = 300_000  # ms that the host may have been away without an instant counting as missed
 MOST_TRIES = 8  # waits in a row that a provider may ask for
 
 
@@ -125,19 +125,19 @@ class Alarms:
             found = [(due_of(timer, now), timer) for timer in session.transcript.timers.values()]
             for due, timer in sorted(((d, t) for d, t in found if d is not None), key=lambda each: each[0]):
                 if due <= now:
-                    self._act(timer, due, now)
+                    self._act(timer, due, now, mail.since)
             mail.done.set(self.due)
         except PerdureError as error:
             session.not_written(error)
             mail.done.fail(error)
 
-    def _act(self, timer: Timer, due: int, now: int) -> None:
+    def _act(self, timer: Timer, due: int, now: int, since: int) -> None:
         session, timers = self.session, self.session.services.timers
         if timer.kind == "resume":
             self._resume(timer)
             return
         t = session.transcript
-        missed = now - due > GRACE
+        missed = since - due > GRACE
         if missed and timer.catch_up == "skip":
             timers.skipped += 1
             session.services.log("timer.skipped", session=session.key, timer=timer.id, due=due, why="missed")

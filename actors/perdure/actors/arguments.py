@@ -11,6 +11,8 @@ from perdure.edges.settings import Settings
 from perdure.errors import UsageError
 from perdure.records import ModelInfo, ToolSpec
 
+OWN = "perdure."  # senders of the host itself
+
 
 def a_model(model: Model | str | None) -> Model | str | None:
     """A `Model`, or its reference."""
@@ -87,3 +89,12 @@ def a_key(key: str) -> str:
             f"session key {key[:40]!r}: use 1 to 512 printable characters, such as agent:main:cli:dm:me"
         )
     return key
+
+
+def a_sender(sender: str) -> str:
+    """Who a letter is from. `perdure.…` is the host itself: by it a timer's letter is known."""
+    if sender.startswith(OWN):
+        raise UsageError(
+            f"sender {sender[:40]!r}: names that begin with {OWN} are the host's own: choose another"
+        )
+    return sender

@@ -81,9 +81,11 @@ class Directory:
         """What handles the mail of a session that isn't awake."""
         return partial(self._refuse if key in self._barred else self._wake, key)
 
-    async def ring(self, key: str) -> int | None:
-        """Wake a session for what is due; when its next timer comes."""
-        found: int | None = await self._services.kernel.ask(self.ref(key), Ring, RUNG)
+    async def ring(self, key: str, since: int) -> int | None:
+        """Wake a session for what is due; when its next timer comes. `since`: as `Ring` has it."""
+        found: int | None = await self._services.kernel.ask(
+            self.ref(key), lambda done: Ring(since, done), RUNG
+        )
         return found
 
     async def beat(self, key: str, due: int) -> bool:

@@ -80,6 +80,8 @@ class Heart:
         self._job = None
         log, now = session.services.log, session.services.clock.wall_ms()
         quiet = mail.why == EMPTY
+        timers.beaten += 1
+        timers.beats_cost += mail.usage.cost_usd
         timers.went(session.key, well=quiet or not mail.why, now=now)
         if quiet:
             self._skipped(EMPTY)
@@ -154,9 +156,11 @@ async def probe(services: Services, session: Ref, view: Snapshot, told: Heartbea
         with services.clock.fail_after(told.timeout_seconds):
             end = await turn.run()
     except DeadlineExceeded:
-        return Probed(due, why=f"it took more than {told.timeout_seconds:g} s")
+        why = f"it took more than {told.timeout_seconds:g} s"
+        return Probed(due, None, turn.tally.usage, turn.tally.steps, why)
     if not isinstance(end, Rested) or end.stop not in ("stop", "length"):
-        return Probed(due, why=end.error or end.stop if isinstance(end, Rested) else end.why)
+        why = end.error or end.stop if isinstance(end, Rested) else end.why
+        return Probed(due, None, turn.tally.usage, turn.tally.steps, why)
     silent = says_nothing(end.text, told.ack_chars)
     said = None if silent or turn.said is None else replace(turn.said, content=(Text(spoken(end.text)),))
     return Probed(due, said, turn.tally.usage, turn.tally.steps)

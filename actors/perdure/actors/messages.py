@@ -119,8 +119,12 @@ class Timely(Mail):
 
 
 class Ring(Timely):
-    """Act on what is due; `done` gets when the next timer comes (wall ms)."""
+    """Act on what is due; `done` gets when the next timer comes (wall ms).
 
+    `since`: from when on the host could act (wall ms): an instant is as late as it lies before that.
+    """
+
+    since: int
     done: Waiter[int | None]
 
 

@@ -39,7 +39,7 @@ AGAIN = 60_000  # ms until a session that could not be rung is rung again; doubl
 AT_LAST = 3_600_000
 SOON = 1_000  # ms until one is rung again that could not act yet
 
-Ring = Callable[[str], Awaitable[int | None]]
+Ring = Callable[[str, int], Awaitable[int | None]]
 Beat = Callable[[str, int], Awaitable[object]]
 
 
@@ -62,7 +62,9 @@ class Timers:
         self._parting = self._clock.wall_ms() - self._clock.now() * 1000
         self._reset = False  # the clock was set back far: what was written of later times means nothing
         self._busy = False
-        self.fired = self.skipped = self.jumps = 0
+        self._since = self._clock.wall_ms()  # from when on this host could act: its start, or the last jump
+        self.fired = self.skipped = self.jumps = self.beaten = 0
+        self.beats_cost = 0.0  # USD that heartbeats took, silent and failed ones included
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -166,7 +168,7 @@ class Timers:
         if abs(moved) > PARTED:
             self.jumps += 1
             self._log.warning("timer.clock_jumped", seconds=round(moved / 1000, 3))
-            now = self._clock.wall_ms()
+            now = self._since = self._clock.wall_ms()
             self.beats = Beats.of(self.settings, now, self.beats)
             if moved < -DAY:
                 self._reset = self._index is not None
@@ -219,14 +221,13 @@ class Timers:
         try:
             rows = await self._io.run(self._index.due, until, most)
         except PerdureError as error:
-            self._log.warning("index.failed", error=str(error))
-            self._stored = None
+            self._index_failed(error)
             return []
         return [row.key for row in rows]
 
     async def _one(self, key: str) -> None:
         try:
-            due = await self._ring(key)
+            due = await self._ring(key, self._clock.wall_ms() if key in self._failed else self._since)
         except Exception as error:  # it can't be opened, is parked, or does not answer: nobody else suffers
             fails = self._failed[key] = self._failed.get(key, 0) + 1
             wait = min(AT_LAST, AGAIN * 2 ** min(fails - 1, 10))
@@ -250,15 +251,20 @@ class Timers:
         try:
             await self._io.run(self._index.set_timers, [(key, self._known.get(key)) for key in rows])
         except PerdureError as error:
-            self._log.warning("index.failed", error=str(error))
-            self._stored = None
+            self._index_failed(error)
 
     async def _look_up(self) -> None:
-        if self._index is not None and self._stored is not None:
-            try:
-                self._stored = await self._io.run(self._index.next_timer)
-            except PerdureError:
-                self._stored = None
+        if self._index is None or self._stored is None or self._stored > self._clock.wall_ms():
+            return
+        try:
+            self._stored = await self._io.run(self._index.next_timer)
+        except PerdureError as error:
+            self._index_failed(error)
+
+    def _index_failed(self, error: PerdureError) -> None:
+        """Whoever sleeps is known to it alone: it is asked again."""
+        self._log.warning("index.failed", error=str(error))
+        self._stored = self._clock.wall_ms() + AGAIN
 
     # --- told to people -----------------------------------------------------------------------------
 
@@ -271,6 +277,8 @@ class Timers:
             "heartbeats": [{"key": key, "due": at} for at, key in self.beats.soon(5)],
             "fired": self.fired,
             "skipped": self.skipped,
+            "heartbeats_done": self.beaten,
+            "heartbeats_cost_usd": round(self.beats_cost, 6),
             "clock_jumps": self.jumps,
         }
 

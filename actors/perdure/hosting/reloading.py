@@ -32,6 +32,7 @@ def adopt(host: Host, new: Settings, *, own_timing: bool, own_awake: bool) -> Re
     services = host.services
     host.resolver.adopt(settings)  # refuses what can't work, before anything has changed
     host.settings = settings
+    host.timers.reload(settings)
     if not own_timing:
         services.timing = configured_timing(settings)
     if not own_awake:

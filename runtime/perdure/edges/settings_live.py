@@ -39,7 +39,7 @@ RULES: dict[str, str] = {
     "tools.allow": TOOLS, "tools.deny": TOOLS, "tools.exec": TOOLS, "tools.workspace": FIXED,
     "mcp": TOOLS,
     "plugins.slots": PLUGINS, "plugins.strict": PLUGINS, "plugins.deadline_seconds": LIVE,
-    "heartbeat": LIVE,
+    "heartbeat": LIVE, "timers": LIVE, "schedules": LIVE,
     "prompt": LIVE,
     "agents": LIVE,
     "log": LIVE,

@@ -45,6 +45,14 @@ outbox = App(
     group=CHANGING,
     group_commands="Commands",
 )
+schedules = App(
+    name="schedules",
+    help="Messages that come by the clock: list, add, remove them.",
+    version_flags=(),
+    group=CHANGING,
+    group_commands="Commands",
+)
 app.command(sessions)
 app.command(outbox)
+app.command(schedules)
 app.command(config)
