@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from helpers_cli import failed, run
@@ -82,6 +83,20 @@ def test_what_only_the_host_decides_is_refused(state: Path) -> None:
     assert "leave it away" in failed(run("undo", KEY, "--window", "9000", "--state", state))
 
 
+def test_status_tells_the_hosts_own_figures(state: Path) -> None:
+    ask(state, "chat", "-m", "hi")
+    found = ask(state, "status", "--deep")
+    assert found["host"]["held"]
+    assert found["host"]["owned_bytes"] > 0
+    assert found["totals"]["turns"] > 0
+    assert {"queues", "lag", "degraded", "timers", "outbox", "memory"} <= set(found) | set(found["host"])
+    assert [line["state"] for line in found["sessions"] if line["key"] == KEY]
+    told = run("status", "--deep", "--state", state)
+    assert told.code == 0, told.err
+    assert "turns" in told.out
+    assert ask(state, "parked", "list") == {"parked": [], "quarantined": []}
+
+
 def test_elsewhere_needs_a_token_that_the_host_knows(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = json.loads((state / "serve.json").read_text())
     words = ("chat", "-m", "hi", "--connect", told["url"])
@@ -106,24 +121,34 @@ def test_a_chat_goes_on_after_the_host_restarts_with_nothing_twice_or_lost(
     async def main() -> None:
         seen: list[Event] = []
         box: list[Served] = []
-        async with serving(tmp_path, Play(say("one"))) as first:
-            box.append(Served(first.url, first.token, 0))
-            remote = Remote(box[0], lambda: box[-1])
-            talk = RemoteTalk(remote, KEY)
-            following = talk.following(seen.append)
-            await remote.__aenter__()
-            await following.__aenter__()
-            assert (await (await talk.send("hi", ())).reply()).text == "one"
-        async with serving(tmp_path, Play(say("two"), say("three"))) as second:
-            await (await second.host.send(KEY, "from elsewhere")).reply()
-            box.append(Served(second.url, second.token, 0))
-            assert (await (await talk.send("again", ())).reply()).text == "three"
-            await until(lambda: shown(seen) == "onetwothree")
-            notices = [event.text for event in seen if isinstance(event, Notice)]
-            assert notices.count("reconnected") == 1
-            assert [text for text in notices if "from elsewhere" in text]
-            await following.__aexit__(None, None, None)
-            await remote.__aexit__(None, None, None)
+        stop, again, end = (anyio.Event() for _ in range(3))
+
+        async def hosts() -> None:
+            async with serving(tmp_path, Play(say("one"))) as first:
+                box.append(Served(first.url, first.token, 0))
+                await stop.wait()
+            async with serving(tmp_path, Play(say("two"), say("three"))) as second:
+                await (await second.host.send(KEY, "from elsewhere")).reply()
+                box.append(Served(second.url, second.token, 0))
+                again.set()
+                await end.wait()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(hosts)
+            await until(lambda: bool(box))
+            async with Remote(box[0], lambda: box[-1]) as remote:
+                talk = RemoteTalk(remote, KEY)
+                async with talk.following(seen.append):
+                    assert (await (await talk.send("hi", ())).reply()).text == "one"
+                    stop.set()
+                    await again.wait()
+                    assert (await (await talk.send("again", ())).reply()).text == "three"
+                    await until(lambda: shown(seen) == "onetwothree")
+            end.set()
+        notices = [event.text for event in seen if isinstance(event, Notice)]
+        assert notices.count("reconnected") == 1
+        (other,) = (event.text for event in seen if isinstance(event, Notice) and event.kind == "said")
+        assert "from elsewhere" in other
 
     real(main, loop)
 

@@ -204,7 +204,7 @@ async def _command(talk: Talk, key: str, line: str, as_json: bool, signals: Sign
 async def _once(talk: Talk, text: str, blocks: tuple[Block, ...], as_json: bool, signals: Signals) -> int:
     signals.busy = lambda: True
     async with talk.following(_tell):
-        reply = await (await talk.send(text, blocks)).reply()
+        reply = await talk.ask(text, blocks)
     emit(reply_line(reply)) if as_json else _print(reply)
     if signals.aborting:
         return INTERRUPTED

@@ -24,6 +24,7 @@ class Talk(Protocol):
     def approvals(self) -> tuple[ApprovalAsked, ...]: ...
     async def command(self, line: str) -> str: ...
     async def send(self, text: str, attached: tuple[Block, ...]) -> Said: ...
+    async def ask(self, text: str, attached: tuple[Block, ...]) -> Reply: ...
 
 
 class HostTalk:
@@ -54,3 +55,7 @@ class HostTalk:
     async def send(self, text: str, attached: tuple[Block, ...]) -> Said:
         """Returns once the message is in the file."""
         return await self._host.send(self._key, text, sender="cli", attachments=attached)
+
+    async def ask(self, text: str, attached: tuple[Block, ...]) -> Reply:
+        """How the turn that answers the message ended."""
+        return await (await self.send(text, attached)).reply()

@@ -80,8 +80,7 @@ class RemoteTalk:
 
     async def send(self, text: str, attached: tuple[Block, ...]) -> RemoteSaid:
         """Returns once the message is in the file; sent again under its id where a connection was lost."""
-        mid = f"cli-{secrets.token_hex(12)}"
-        body = {"text": text, "attachments": [_attachment(block) for block in attached], "sender": "cli"}
+        mid, body = _mid(), _body(text, attached)
         self._sending += 1
         try:
             found = await self._again(lambda: self._remote.post(f"{self._path}/messages", body, mid=mid))
@@ -90,6 +89,10 @@ class RemoteTalk:
             self._sending -= 1
             self._tell_users()
         return RemoteSaid(self, body, mid)
+
+    async def ask(self, text: str, attached: tuple[Block, ...]) -> Reply:
+        """How the turn that answers the message ended: one request, unless the connection is lost."""
+        return await self.reply_to(_body(text, attached), _mid())
 
     async def reply_to(self, body: dict[str, Any], mid: str) -> Reply:
         """The reply, from the record where the turn is over."""
@@ -214,7 +217,7 @@ class RemoteTalk:
         if self._latest and entry.entry <= self._latest:
             return
         self._latest = entry.entry
-        message = decode_message(entry.message) if entry.message is not None else None
+        message = decode_message(entry.message) if bytes(entry.message) != b"null" else None
         if isinstance(message, Assistant):
             self._answered("".join(block.text for block in message.content if isinstance(block, Text)))
         elif isinstance(message, User):
@@ -252,7 +255,15 @@ class RemoteSaid:
 
 class _Entry(msgspec.Struct):
     entry: str
-    message: msgspec.Raw | None = None
+    message: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def _mid() -> str:
+    return f"cli-{secrets.token_hex(12)}"
+
+
+def _body(text: str, attached: tuple[Block, ...]) -> dict[str, Any]:
+    return {"text": text, "attachments": [_attachment(block) for block in attached], "sender": "cli"}
 
 
 def _attachment(block: Block) -> dict[str, Any]:
