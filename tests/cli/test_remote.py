@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from helpers_cli import failed, run
-from helpers_host import KEY, Gate, Play, messages, real, session_path
+from helpers_host import KEY, Gate, Play, hosted, messages, real, session_path
 from helpers_kernel import each_loop
 from helpers_serve import serving, until
 from perdure.cli.remote.client import Remote
@@ -170,3 +170,13 @@ def test_two_chats_of_one_session_see_the_same_answer(loop: Backend, tmp_path: P
             assert shown(seen[0]) == shown(seen[1]) == "both see it"
 
     real(main, loop)
+
+
+def test_a_host_without_a_server_is_still_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with hosted(tmp_path, Play(), RealClock()) as host:
+            await (await host.send(KEY, "hi")).reply()
+            ran = await anyio.to_thread.run_sync(lambda: run("undo", KEY, "--state", host.folder.path))
+            assert f"pid {os.getpid()}" in failed(ran) or "in use" in ran.err
+
+    real(main, "asyncio")

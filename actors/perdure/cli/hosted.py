@@ -41,7 +41,7 @@ def show(found: Report) -> None:
             ("loop lag", f"p99 {lag['p99_ms']:.1f} ms, max {lag['max_ms']:.1f} ms, {lag['blocked']} blocked")
         )
     for name, source in (("memory", host), ("timers", found), ("outbox", found), ("storage", found)):
-        rows.append((name, _brief(source.get(name))))  # noqa: PERF401
+        rows.append((name, _brief(source.get(name))))
     rows.append(("log", _brief(found.get("trouble"))))
     for name in ("models", "workers", "queues"):
         rows += [(name.removesuffix("s"), _brief(line)) for line in _lines(found.get(name))]

@@ -6,7 +6,6 @@ what was shown of it, and only the rest follows.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import anyio
 import msgspec
 
+from perdure.cli.remote import forms
 from perdure.cli.remote.client import Remote, Unreachable, session
 from perdure.edges.session.decode import decode_message
 from perdure.errors import Busy, Closed, PerdureError
@@ -22,7 +22,6 @@ from perdure.events import (
     ApprovalAsked,
     Event,
     Notice,
-    Overflow,
     Reply,
     Said,
     ToolEnded,
@@ -30,7 +29,7 @@ from perdure.events import (
     TurnFinished,
     TurnStarted,
 )
-from perdure.records import Assistant, Block, Image, Text, Usage, User
+from perdure.records import Assistant, Block, Text, Usage, User
 
 T = TypeVar("T")
 PATIENCE = 120.0  # seconds that a lost host may take to come back
@@ -80,7 +79,7 @@ class RemoteTalk:
 
     async def send(self, text: str, attached: tuple[Block, ...]) -> RemoteSaid:
         """Returns once the message is in the file; sent again under its id where a connection was lost."""
-        mid, body = _mid(), _body(text, attached)
+        mid, body = forms.mid(), forms.body(text, attached)
         self._sending += 1
         try:
             found = await self._again(lambda: self._remote.post(f"{self._path}/messages", body, mid=mid))
@@ -92,7 +91,7 @@ class RemoteTalk:
 
     async def ask(self, text: str, attached: tuple[Block, ...]) -> Reply:
         """How the turn that answers the message ended: one request, unless the connection is lost."""
-        return await self.reply_to(_body(text, attached), _mid())
+        return await self.reply_to(forms.body(text, attached), forms.mid())
 
     async def reply_to(self, body: dict[str, Any], mid: str) -> Reply:
         """The reply, from the record where the turn is over."""
@@ -103,7 +102,7 @@ class RemoteTalk:
                 break
         with anyio.move_on_after(GRACE):
             await ended.wait()
-        return _reply(found)
+        return forms.reply(found)
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until the host answers: what is asked may be asked twice."""
@@ -162,7 +161,7 @@ class RemoteTalk:
             async for event in events:
                 name, data = event.event, event.data.encode()
                 if name in ("lagged", "closing", "failed"):
-                    return
+                    continue  # the stream ends now; one left early would leave httpx2's generators open
                 if name == "resync":
                     synced = self._blind = True
                 elif name == "ready":
@@ -170,7 +169,7 @@ class RemoteTalk:
                     await self._live(resumed, synced)
                     continue
                 elif name == "entry":
-                    self._entry(msgspec.json.decode(data, type=_Entry))
+                    self._entry(msgspec.json.decode(data, type=forms.Entry))
                 elif name in _EVENTS:
                     self._happened(msgspec.json.decode(data, type=_EVENTS[name]))
                 self._last = event.id or self._last
@@ -213,7 +212,7 @@ class RemoteTalk:
             self._ended.set()
             self._ended = anyio.Event()
 
-    def _entry(self, entry: _Entry) -> None:
+    def _entry(self, entry: forms.Entry) -> None:
         if self._latest and entry.entry <= self._latest:
             return
         self._latest = entry.entry
@@ -251,35 +250,3 @@ class RemoteSaid:
     async def reply(self) -> Reply:
         """How the turn that answers it ended."""
         return await self._talk.reply_to(self._body, self._mid)
-
-
-class _Entry(msgspec.Struct):
-    entry: str
-    message: msgspec.Raw = msgspec.Raw(b"null")
-
-
-def _mid() -> str:
-    return f"cli-{secrets.token_hex(12)}"
-
-
-def _body(text: str, attached: tuple[Block, ...]) -> dict[str, Any]:
-    return {"text": text, "attachments": [_attachment(block) for block in attached], "sender": "cli"}
-
-
-def _attachment(block: Block) -> dict[str, Any]:
-    if isinstance(block, Image):
-        return {"mime": block.mime, "data": block.data}
-    assert isinstance(block, Text)
-    return {"text": block.text}
-
-
-def _reply(found: dict[str, Any]) -> Reply:
-    tokens, overflow = found["tokens"], found["overflow"]
-    told = None
-    if overflow is not None:
-        owners = tuple(overflow["owners"].items())
-        told = Overflow(overflow["cause"], overflow["tokens"], overflow["limit"], owners)
-    return Reply(
-        found["key"], found["reply"], found["stop"], found["steps"], Usage(**tokens),
-        tuple(found["entries"]), tuple(found["errors"]), told,
-    )  # fmt: skip
