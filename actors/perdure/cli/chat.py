@@ -18,7 +18,11 @@ from perdure.cli.conversation import Conversation, command
 from perdure.cli.exits import INTERRUPTED
 from perdure.cli.loops import loop_of
 from perdure.cli.output import emit, one_line, say, warn
-from perdure.cli.signals import Signals, hosted
+from perdure.cli.remote.address import elsewhere, running
+from perdure.cli.remote.client import Remote
+from perdure.cli.remote.talk import RemoteTalk
+from perdure.cli.signals import Signals, attending, hosted
+from perdure.cli.talk import HostTalk, Talk
 from perdure.cli.typed import Lines, whole_stdin
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
@@ -52,10 +56,17 @@ def run(
     window: int | None,
     workspace: Path | None,
     backend: Literal["asyncio", "uvloop", "trio"],
+    connect: str | None = None,
     as_json: bool,
 ) -> int:
     """One message (`-m`, or `--json`), or a conversation on the terminal. Exit 1 if the turn failed."""
     _refuse(message, model, window, as_json)
+    if (at := elsewhere(connect) if connect is not None else running(state)) is not None:
+        locate = partial(running, state) if connect is None else None
+        return _attached(
+            Remote(at, locate), key, message=message, attach=attach, model=model, window=window,
+            workspace=workspace, backend=backend, as_json=as_json,
+        )  # fmt: skip
     settings = load(state=state)
     for finding in names_of_nothing(settings, "the configuration"):
         warn(f"perdure: {finding}")
@@ -76,15 +87,50 @@ def run(
 
     async def work(signals: Signals) -> int:
         await _choose(host, key, model)
+        talk = HostTalk(host, key)
         if text is not None and command(text):
-            return await _command(host, key, text, as_json, signals)
+            return await _command(talk, key, text, as_json, signals)
         _introduce(host, key, configured)
         if text is None:
-            return await Conversation(host, key, blocks, signals).run()
-        return await _once(host, key, text, blocks, as_json, signals)
+            return await Conversation(talk, key, blocks, signals).run()
+        return await _once(talk, text, blocks, as_json, signals)
 
     loop, options = loop_of(backend)
     return anyio.run(hosted, host, key, work, backend=loop, backend_options=options)
+
+
+def _attached(
+    remote: Remote,
+    key: str,
+    *,
+    message: str | None,
+    attach: list[Path],
+    model: str | None,
+    window: int | None,
+    workspace: Path | None,
+    backend: Literal["asyncio", "uvloop", "trio"],
+    as_json: bool,
+) -> int:
+    """The same through a running host, which goes on when this program ends."""
+    if window is not None or workspace is not None:
+        name = "--window" if window is not None else "--workspace"
+        raise UsageError(f"{name}: the host at {remote.at.url} runs the session and decides: leave it away")
+    blocks = tuple(attachment(path) for path in attach)
+    text = None if message is None else said(message, blocks)
+    talk = RemoteTalk(remote, key)
+
+    async def work(signals: Signals) -> int:
+        if model is not None:
+            await talk.command(f"/model {model}")
+        if text is not None and command(text):
+            return await _command(talk, key, text, as_json, signals)
+        if text is not None:
+            return await _once(talk, text, blocks, as_json, signals)
+        warn(f"Attached to the host at {remote.at.url}; /quit leaves the session running there.")
+        return await Conversation(talk, key, blocks, signals).run()
+
+    loop, options = loop_of(backend)
+    return anyio.run(attending, remote, key, work, backend=loop, backend_options=options)
 
 
 async def _choose(host: Host, key: str, model: str | None) -> None:
@@ -147,29 +193,27 @@ def _bytes(path: Path) -> bytes:
         os.close(fd)
 
 
-async def _command(host: Host, key: str, line: str, as_json: bool, signals: Signals) -> int:
+async def _command(talk: Talk, key: str, line: str, as_json: bool, signals: Signals) -> int:
     signals.busy = lambda: True
-    answer = await host.command(key, line)
+    answer = await talk.command(line)
     stop = "aborted" if signals.aborting else "stop"
     emit({"key": key, "reply": answer, "stop": stop, "steps": 0}) if as_json else say(answer)
     return INTERRUPTED if signals.aborting else 0
 
 
-async def _once(
-    host: Host, key: str, text: str, blocks: tuple[Block, ...], as_json: bool, signals: Signals
-) -> int:
-    host.services.events.subscribe("terminal", partial(_tell, key))
+async def _once(talk: Talk, text: str, blocks: tuple[Block, ...], as_json: bool, signals: Signals) -> int:
     signals.busy = lambda: True
-    reply = await (await host.send(key, text, sender="cli", attachments=blocks)).reply()
+    async with talk.following(_tell):
+        reply = await talk.ask(text, blocks)
     emit(reply_line(reply)) if as_json else _print(reply)
     if signals.aborting:
         return INTERRUPTED
     return 0 if reply.stop in ("stop", "length") else 1
 
 
-def _tell(key: str, event: Event) -> None:
+def _tell(event: Event) -> None:
     """What a person who waits should know: retries, compactions."""
-    if isinstance(event, Notice) and event.key == key:
+    if isinstance(event, Notice) and event.kind != "said":
         warn(f"[{event.kind}: {event.text}]")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,12 @@ import msgspec
 
 from perdure.actors.previewing import Previewed
 from perdure.cli.changing import figures, report, session
+from perdure.cli.desks import decided
 from perdure.cli.output import emit, patience, say, table
-from perdure.cli.signals import Signals, hosted
+from perdure.cli.remote.address import running
+from perdure.cli.remote.client import LONG, Remote
+from perdure.cli.remote.client import session as path_of
+from perdure.cli.signals import Signals, attending, hosted
 from perdure.context.compaction.plan import Nothing
 from perdure.context.environment import Environment
 from perdure.context.text.plural import counted
@@ -21,6 +27,8 @@ from perdure.edges.session.facts import Opened
 from perdure.edges.session.load import load as load_file
 from perdure.edges.session.own import proof_of
 from perdure.edges.session.tail import open_session
+from perdure.edges.settings import Settings
+from perdure.edges.state import StateFolder
 from perdure.host import Host
 from perdure.looking.resolving import resolve
 from perdure.looking.target import Target, existing
@@ -40,29 +48,55 @@ def run(
     target, folder = session(key, state), existing(state)
     patience(target.path)
     settings = load(state=folder.root)
-    host = Host(folder.path, settings=settings, model=model, window=window)
+    at = None if preview else running(state)
     found: dict[str, Any] = {}
+    if at is not None:
+        decided(at, model, window)
+        remote = Remote(at)
 
-    async def work(_signals: Signals) -> int:
-        found.update(await (_preview if preview else _compact)(host, target, focus))
-        return 0 if found["done"] or found.get("preview") == "complete" else 1
+        async def ask(_signals: Signals) -> int:
+            found.update(await _compact(partial(_asked, remote, key), target, focus, settings, folder))
+            return int(not found["done"])
 
-    code = anyio.run(hosted, host, key, work)
+        code = anyio.run(attending, remote, key, ask)
+    else:
+        host = Host(folder.path, settings=settings, model=model, window=window)
+
+        async def work(_signals: Signals) -> int:
+            if preview:
+                found.update(await _preview(host, target, focus))
+            else:
+                found.update(await _compact(partial(host.command, key), target, focus, settings, folder))
+            return 0 if found["done"] or found.get("preview") == "complete" else 1
+
+        code = anyio.run(hosted, host, key, work)
     if found:
         emit(found) if as_json else _show(found)
     return code
 
 
-def _environment(host: Host, target: Target, opened: Opened) -> Environment:
-    return resolve(target, opened, host.settings, host.folder)[0]
+async def _asked(remote: Remote, key: str, line: str) -> str:
+    body = {"focus": line.partition(" ")[2]}
+    found = await remote.post(f"{path_of(key)}/compact", body, seconds=LONG)
+    return str(found["text"])
 
 
-async def _compact(host: Host, target: Target, focus: str) -> dict[str, Any]:
+def _environment(settings: Settings, folder: StateFolder, target: Target, opened: Opened) -> Environment:
+    return resolve(target, opened, settings, folder)[0]
+
+
+async def _compact(
+    command: Callable[[str], Awaitable[str]],
+    target: Target,
+    focus: str,
+    settings: Settings,
+    folder: StateFolder,
+) -> dict[str, Any]:
     key, path = str(target.key), target.path
     opened = open_session(path)
-    env = _environment(host, target, opened)
+    env = _environment(settings, folder, target, opened)
     before = figures(opened, env)
-    answer = await host.command(key, f"/compact {focus}".strip())
+    answer = await command(f"/compact {focus}".strip())
     later = open_session(path)
     done = later.compaction != opened.compaction
     proof = _proof(path, later.compaction) if done else None
@@ -83,7 +117,7 @@ def _proof(path: Path, compaction: str | None) -> dict[str, Any]:
 async def _preview(host: Host, target: Target, focus: str) -> dict[str, Any]:
     key, opened = str(target.key), open_session(target.path)
     seen = await host.preview_compaction(key, focus)
-    before = figures(opened, _environment(host, target, opened))
+    before = figures(opened, _environment(host.settings, host.folder, target, opened))
     if isinstance(seen.plan, Nothing):
         found = report(key, done=False, reason=seen.plan.reason, before=before, after=before, proof={})
         return found | {"preview": "nothing", "text": f"nothing would be compacted: {seen.plan.reason}"}

@@ -15,6 +15,8 @@ from anyio.abc import TaskGroup
 from perdure.cli.exits import INTERRUPTED
 from perdure.cli.output import one_line, safe, say, warn
 from perdure.cli.signals import Signals
+from perdure.cli.talk import Said as SaidHere
+from perdure.cli.talk import Talk
 from perdure.cli.typed import Lines
 from perdure.errors import PerdureError
 from perdure.events import (
@@ -29,7 +31,6 @@ from perdure.events import (
     TurnFinished,
     TurnStarted,
 )
-from perdure.host import Host, Sent
 from perdure.records import Block
 
 ANSWERS = {"y": "/approve {}", "yes": "/approve {}", "a": "/approve {} session"}
@@ -97,8 +98,8 @@ class Screen:
 class Conversation:
     """Of one session, until the end of input or `/quit`. `attached` goes with the first message."""
 
-    def __init__(self, host: Host, key: str, attached: tuple[Block, ...], signals: Signals) -> None:
-        self._host, self._key, self._attached, self._signals = host, key, attached, signals
+    def __init__(self, talk: Talk, key: str, attached: tuple[Block, ...], signals: Signals) -> None:
+        self._talk, self._key, self._attached, self._signals = talk, key, attached, signals
         self._lines = Lines.of_stdin()
         self._typed = self._lines.typed
         self._screen = Screen(prompts=self._typed and sys.stdout.isatty())
@@ -111,13 +112,11 @@ class Conversation:
     async def run(self) -> int:
         """Talk; the exit code. Where it is cancelled, the terminal is left at the beginning of a line."""
         self._screen.line(f"{self._key}. {HELP}")
-        leave = self._host.services.events.subscribe("terminal", self._happened)
         try:
-            async with anyio.create_task_group() as group:
+            async with self._talk.following(self._happened), anyio.create_task_group() as group:
                 await self._converse(group)
                 await self._rest()
         finally:
-            leave()
             if self._signals.code == INTERRUPTED:
                 self._screen.interrupted()
             self._screen.fresh()
@@ -153,12 +152,12 @@ class Conversation:
 
     def _as_answer(self, line: str) -> str:
         """`y`, `n`, `a` or nothing, where a question stands, as its command; all else means itself."""
-        waiting = self._host.approvals(self._key)
+        waiting = self._talk.approvals()
         form = ANSWERS.get(line.lower()) if waiting else None
         return line if form is None else form.format(waiting[0].id)
 
     def _question(self) -> None:
-        for asked in self._host.approvals(self._key)[:1]:
+        for asked in self._talk.approvals()[:1]:
             self._screen.note(f"  [allow {one_line(asked.subject, 2000)}? y/N/a  {asked.arguments}]")
             self._screen.prompt()
 
@@ -167,7 +166,7 @@ class Conversation:
     async def _command(self, line: str) -> None:
         self._compacts += command(line) == "compact"
         try:
-            self._answer = await self._host.command(self._key, line)
+            self._answer = await self._talk.command(line)
             self._screen.line(self._answer)
         except PerdureError as error:
             self._screen.note(str(error))
@@ -180,14 +179,14 @@ class Conversation:
         attached, self._attached = self._attached, ()
         self._letters += 1
         try:
-            sent = await self._host.send(self._key, line, sender="cli", attachments=attached)
+            sent = await self._talk.send(line, attached)
         except PerdureError as error:
             self._letters -= 1
             self._screen.note(f"{error} ({UNSENT})" if attached else str(error))
         else:
             group.start_soon(self._answered, sent)
 
-    async def _answered(self, sent: Sent) -> None:
+    async def _answered(self, sent: SaidHere) -> None:
         try:
             await sent.reply()
         except PerdureError as error:  # no turn will answer it
@@ -224,7 +223,7 @@ class Conversation:
                 self._screen.note(f"  [{name} …]")
             case ToolEnded(_, _, name, True):
                 self._screen.note(f"  [{name} failed]")
-            case ApprovalAsked() if self._host.approvals(self._key)[:1] == (event,):
+            case ApprovalAsked() if self._talk.approvals()[:1] == (event,):
                 self._question()
             case ApprovalAnswered(_, _, tool, _, outcome):
                 self._screen.note(f"  [{tool}: {outcome}]")

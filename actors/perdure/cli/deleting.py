@@ -9,6 +9,9 @@ from typing import Any
 from perdure.actors.arguments import a_key
 from perdure.cli.output import emit, say, size, warn
 from perdure.cli.owning import Shop, now_ms, owning
+from perdure.cli.remote.address import Address, running
+from perdure.cli.remote.client import LONG, asked
+from perdure.cli.remote.client import session as path_of
 from perdure.context.text.plural import counted
 from perdure.edges.erasing import Erased, Piece, belongings, size_of
 from perdure.edges.session import keys, links
@@ -25,10 +28,20 @@ def run(key: str, *, dry_run: bool, state: Path | None, as_json: bool) -> int:
         _refuse_locked(folder.sessions, every := _family(folder.sessions, key))
         _tell(key, [_planned(folder.path, each) for each in every], as_json=as_json, dry_run=True)
         return 0
+    if (at := running(state)) is not None:
+        _tell(key, _asked(folder.path, folder.sessions, key, at), as_json=as_json, dry_run=False)
+        return 0
     with owning(state) as shop:
         done = [_erase(shop, each) for each in _checked(shop, key)]
     _tell(key, done, as_json=as_json, dry_run=False)
     return 0
+
+
+def _asked(state: Path, root: Path, key: str, at: Address) -> list[Erased]:
+    """By the running host. What there was is read before; of evidence the host alone knows."""
+    before = {each: _planned(state, each) for each in _family(root, key)}
+    found = asked(at, lambda remote: remote.ask("DELETE", path_of(key), seconds=LONG))
+    return [before.get(each, Erased(each)) for each in found["deleted"]]
 
 
 def _checked(shop: Shop, key: str) -> list[str]:

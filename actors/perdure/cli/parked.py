@@ -8,12 +8,15 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, say, table
+from perdure.cli.remote.address import Address, running
+from perdure.cli.remote.client import asked
 from perdure.edges.parked import ParkedLetters
 from perdure.edges.state import StateFolder
-from perdure.errors import UsageError
+from perdure.errors import PerdureError, UsageError
 from perdure.looking.target import existing
 
 
@@ -59,9 +62,34 @@ class FolderDesk:
         return f"a host has the state folder (node {holder.node}, pid {holder.pid}): only it can do that"
 
 
+class HostDesk:
+    """What a running host has put aside."""
+
+    def __init__(self, at: Address) -> None:
+        self._at = at
+
+    def parked(self) -> dict[str, Any]:
+        found = asked(self._at, lambda remote: remote.get("/v1/status"))
+        return {name: found[name] for name in ("parked", "quarantined")}
+
+    def retry(self, what: int | str) -> str:
+        return self._do(f"{quote(str(what), safe='')}/retry")
+
+    def drop(self, number: int) -> str:
+        return self._do(f"{number}/drop")
+
+    def _do(self, path: str) -> str:
+        try:
+            found = asked(self._at, lambda remote: remote.post(f"/v1/parked/{path}", {}))
+        except PerdureError as error:
+            return str(error)
+        return "" if found.get("done", True) else str(found.get("reason") or "nothing is parked as that")
+
+
 def desk(state: Path | None) -> Desk:
-    """Of that state folder."""
-    return FolderDesk(existing(state))
+    """Of that state folder, or of the host that serves it."""
+    folder, at = existing(state), running(state)
+    return FolderDesk(folder) if at is None else HostDesk(at)
 
 
 def run_list(at: Desk, *, as_json: bool) -> int:

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -31,10 +31,18 @@ class Stopped(Exception):
     """The program was told to end: the host closes without giving running turns time to."""
 
 
+class Attended(Protocol):
+    """A host that a command runs, or talks to."""
+
+    async def __aenter__(self) -> object: ...
+    async def __aexit__(self, *details: Any) -> object: ...
+    async def abort(self, key: str) -> bool: ...
+
+
 class Signals:
     """Of one host and the session it serves. `busy` says whether a turn of it is under way."""
 
-    def __init__(self, host: Host, key: str, group: TaskGroup) -> None:
+    def __init__(self, host: Attended, key: str, group: TaskGroup) -> None:
         self._host, self._key, self._group = host, key, group
         self._scope = anyio.CancelScope()
         self.busy: Callable[[], bool] = lambda: False
@@ -82,7 +90,7 @@ class Signals:
 
 
 @asynccontextmanager
-async def _watched(host: Host, key: str) -> AsyncIterator[Signals]:
+async def _watched(host: Attended, key: str) -> AsyncIterator[Signals]:
     async with anyio.create_task_group() as group:
         signals = Signals(host, key, group)
         await group.start(signals.listen)
@@ -95,6 +103,11 @@ async def _watched(host: Host, key: str) -> AsyncIterator[Signals]:
 async def hosted(host: Host, key: str, work: Callable[[Signals], Awaitable[int]]) -> int:
     """Run the host and the work in it; the exit code: the work's, or 128 and the signal's number."""
     host.on_lost = _leave_soon
+    return await attending(host, key, work)
+
+
+async def attending(host: Attended, key: str, work: Callable[[Signals], Awaitable[int]]) -> int:
+    """The same with another program's host, too: Ctrl-C stops the turn, and the end leaves it running."""
     async with _watched(host, key) as signals:
         try:
             async with host:

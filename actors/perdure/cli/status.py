@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from perdure.cli import folder as looking
+from perdure.cli import hosted
 from perdure.cli.output import emit, one_line, say, size, table
 from perdure.cli.parked import FolderDesk
+from perdure.cli.remote.address import running
+from perdure.cli.remote.client import asked
 from perdure.context.text.plural import counted
 from perdure.context.text.secrets import redact
 from perdure.context.tokens.budget import SOURCES, Budget, measure_budget
@@ -40,10 +43,16 @@ def run(*, state: Path | None, deep: bool, as_json: bool) -> int:
     folder = existing(state)
     settings = load(state=folder.root)
     report = look(folder, settings, deep=deep)
+    at = running(state)
+    if at is not None:
+        path = f"/v1/status?deep={int(deep)}"
+        report = hosted.merged(report, asked(at, lambda remote: remote.get(path)))
     if as_json:
         emit(report)
-    else:
-        show(folder, report)
+        return 0
+    show(folder, report)
+    if at is not None and deep:
+        hosted.show(report)
     return 0
 
 
@@ -203,7 +212,7 @@ def show(folder: StateFolder, report: Report) -> None:
             f"{line[name]:,}" if line[name] is not None else "-"
             for name in ("entries", "view_tokens", "window")
         )
-        shares = [f"{getattr(line['budget'], name):,}" if line["budget"] else "-" for name in SOURCES]
+        shares = [f"{_part(line['budget'], name):,}" if line["budget"] else "-" for name in SOURCES]
         last = line["last_compaction"] or "-"
         errors = line["errors"][-1] if line["errors"] else ""
         name = line["key"] or line["file"]
@@ -212,6 +221,11 @@ def show(folder: StateFolder, report: Report) -> None:
         causes = ", ".join(f"{count} {cause}" for cause, count in broke.items()) or "-"
         rows.append((name, line["state"], entries, view, *shares, window, cached, causes, last, errors))
     say(table(rows, frozenset({2, 3, 4, 5, 6, 7, 8, 9})))
+
+
+def _part(budget: Budget | Report, name: str) -> int:
+    """A host's budget comes as JSON."""
+    return int(budget[name] if isinstance(budget, dict) else getattr(budget, name))
 
 
 def _holder_line(host: Report) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from perdure.actors.approvals import Remember
@@ -92,13 +93,17 @@ class Entries(Record):
 
 
 class Done(Record):
-    """What became of a change. `reason`: why it was not done. `text`: for a person."""
+    """What became of a change. `reason`: why it was not done. `text`: for a person.
+
+    `proof`: what it did, as the command of the same name says it with `--json`.
+    """
 
     key: str
     done: bool
     reason: str = ""
     text: str = ""
     leaf: str | None = None
+    proof: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Forked(Record):
@@ -128,6 +133,12 @@ class Focus(Strict):
     """What a summary should look at above all."""
 
     focus: Annotated[str, Meta(max_length=4_000)] = ""
+
+
+class Truncation(Strict):
+    """`discard`: move nothing, but delete for good what earlier truncations moved out."""
+
+    discard: bool = False
 
 
 class ToEntry(Strict):
@@ -217,6 +228,7 @@ EXAMPLES: dict[type[Record], Record] = {
     Told: Told(_KEY, "The model is now anthropic/claude-sonnet-4-5."),
     Stopped: Stopped(_KEY, True),
     Focus: Focus("the open questions"),
+    Truncation: Truncation(),
     ToEntry: ToEntry("019b8c1f"),
     Labelled: Labelled("019b8c1f", "before the move"),
     Named: Named("the move"),

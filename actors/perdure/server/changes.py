@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from starlette.responses import Response
 
-from perdure.actors.undoing import told, undo
-from perdure.context.tokens.estimator import estimator_of
-from perdure.edges.session import branching, rewrite
-from perdure.edges.session.branching import Branched
+from perdure.actors import changed
+from perdure.actors.changed import Change
+from perdure.edges.session import branching
 from perdure.edges.session.files import Held
 from perdure.edges.session.fork import fork as make_fork
 from perdure.edges.session.load import load
@@ -31,6 +29,7 @@ from perdure.server.bodies import (
     Stopped,
     ToEntry,
     Told,
+    Truncation,
     Verdict,
     Waiting,
 )
@@ -64,44 +63,32 @@ async def undo_compaction(call: Call) -> Response:
         raise Refused(429, "busy", f"{key}: it has just gone to sleep: ask again", 1.0)
     env = session.environment
 
-    def make(held: Held, now: int) -> Done:
-        done, measured = undo(held, now, env, estimator_of(held.opened.learned, env.model.ref))
-        return Done(key, done.done, done.reason, told(done, measured, env), done.leaf)
-
-    return await _changed(call, key, make)
+    return await _changed(call, key, lambda held, now: changed.undo(held, now, env))
 
 
 async def truncate(call: Call) -> Response:
-    """Move what compactions cover into a segment beside the file."""
-    key = await call.known()
-    await call.body(Nothing)
+    """Move what compactions cover into a segment beside the file, or discard such segments."""
+    key, asked = await call.known(), await call.body(Truncation)
+    sync = call.host.io.sync
 
-    def make(held: Held, now: int) -> Done:
-        done = rewrite.truncate(held.file, lambda: held.ids.entry(now), now, sync=call.host.io.sync)
-        held.opened = open_session(held.file.path)
-        if done.done:
-            branching.checkpoint(held, now)
-        return Done(key, done.done, done.reason, done.line(), held.opened.leaf)
+    def make(held: Held, now: int) -> Change:
+        return changed.discard(held, now) if asked.discard else changed.truncate(held, now, sync=sync)
 
-    return json(await call.host.change(key, make))
+    return json(_done(key, await call.host.change(key, make)))
 
 
 async def switch(call: Call) -> Response:
     """Go on behind another entry."""
     key, asked = await call.known(), await call.body(ToEntry)
-    return await _changed(call, key, lambda held, now: _done(key, branching.switch(held, asked.entry, now)))
+    return await _changed(call, key, lambda held, now: changed.switch(held, asked.entry, now))
 
 
 async def label(call: Call) -> Response:
     """Name an entry."""
     key, asked = await call.known(), await call.body(Labelled)
     text = " ".join(asked.text.split())
-
-    def make(held: Held, now: int) -> Done:
-        target = branching.find(load(held.file.path), asked.entry)
-        return _done(key, branching.label(held, target, text, now))
-
-    return json(await call.host.change(key, make))
+    done = await call.host.change(key, lambda held, now: changed.label(held, asked.entry, text, now))
+    return json(_done(key, done))
 
 
 async def rename(call: Call) -> Response:
@@ -110,7 +97,7 @@ async def rename(call: Call) -> Response:
     name = " ".join(asked.name.split())
     if not name:
         raise Refused(422, "invalid", "the name is empty: give it some text")
-    return json(await call.host.change(key, lambda held, now: _done(key, branching.rename(held, name, now))))
+    return json(_done(key, await call.host.change(key, lambda held, now: changed.rename(held, name, now))))
 
 
 async def fork(call: Call) -> Response:
@@ -183,13 +170,13 @@ def _must_take_work(call: Call) -> None:
         raise Refused(503, "closed", "the host is stopping: ask the one that follows", 5.0)
 
 
-async def _changed(call: Call, key: str, make: Callable[[Held, int], Any]) -> Response:
+async def _changed(call: Call, key: str, make: Callable[[Held, int], Change]) -> Response:
     """A change of the branch: who follows the session is told that it stands elsewhere now."""
-    done: Done = await call.host.change(key, make)
+    done: Change = await call.host.change(key, make)
     if done.done:
-        call.host.services.events.publish(Notice(key, "branch", done.text or f"now at {done.leaf}"))
-    return json(done)
+        call.host.services.events.publish(Notice(key, "branch", done.text))
+    return json(_done(key, done))
 
 
-def _done(key: str, done: Branched) -> Done:
-    return Done(key, done.done, done.reason, "", done.leaf)
+def _done(key: str, change: Change) -> Done:
+    return Done(key, **{name: getattr(change, name) for name in change.__struct_fields__})

@@ -124,7 +124,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _look(f"{S}/export", sessions.export, "Export the session file.", "application/x-ndjson"),
     _change("compact", changes.compact, "Summarise the older part now.", b.Focus),
     _change("undo", changes.undo_compaction, "Take the latest compaction back."),
-    _change("truncate", changes.truncate, "Move covered entries into a segment."),
+    _change("truncate", changes.truncate, "Move covered entries into a segment.", b.Truncation),
     _change("abort", changes.abort, "Stop the running turn.", gives=b.Stopped),
     _change("switch", changes.switch, "Go on behind another entry.", b.ToEntry),
     _change("label", changes.label, "Name an entry.", b.Labelled),

@@ -26,5 +26,9 @@ Backend = Annotated[
 Force = Annotated[
     bool, Parameter(name="--force", negative="", help="Overwrite what is there.", show_default=False)
 ]
+Connect = Annotated[
+    str | None,
+    Parameter(name="--connect", help="URL of a host elsewhere; its token is in PERDURE_TOKEN."),
+]
 Key = Annotated[str, Parameter(help="The session's key.")]
 Entry = Annotated[str, Parameter(help="An entry: its id, the beginning of it, or a label.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from perdure.cli.commands.apps import HOSTING, app
-from perdure.cli.commands.options import Backend, Force, Json, Model, State, Window
+from perdure.cli.commands.options import Backend, Connect, Force, Json, Model, State, Window
 
 
 @app.command(group=HOSTING)
@@ -46,15 +46,18 @@ def chat(
     model: Model = None,
     window: Window = None,
     workspace: Annotated[Path | None, Parameter(name="--workspace", help="Where file tools work.")] = None,
+    connect: Connect = None,
     loop: Backend = "asyncio",
     json: Json = False,
 ) -> int:
-    """Talk to a session. Without a key in the environment the embedded scripted model answers."""
+    """Talk to a session, through the host that serves the state folder where one runs.
+
+    Without a key in the environment the embedded scripted model answers."""
     from perdure.cli.chat import run
 
     return run(
         key, message=message, attach=attach or [], state=state, model=model, window=window,
-        workspace=workspace, backend=loop, as_json=json,
+        workspace=workspace, backend=loop, connect=connect, as_json=json,
     )  # fmt: skip
 
 

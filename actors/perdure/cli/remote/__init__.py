@@ -1,0 +1,1 @@
+"""Commands as clients of a running `perdure serve`."""

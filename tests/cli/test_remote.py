@@ -1,0 +1,182 @@
+"""Commands go through the host that serves the state folder; its session goes on where they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from helpers_cli import failed, run
+from helpers_host import KEY, Gate, Play, hosted, messages, real, session_path
+from helpers_kernel import each_loop
+from helpers_serve import serving, until
+from perdure.cli.remote.client import Remote
+from perdure.cli.remote.talk import RemoteTalk
+from perdure.edges.models.reply import say
+from perdure.edges.served import Served
+from perdure.events import Event, Notice, Said, TurnFinished
+from perdure.kernel.clock import RealClock
+from perdure.kernel.run import Backend
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A state folder that a process serves."""
+    folder = tmp_path_factory.mktemp("served") / "state"
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PERDURE_", "ANTHROPIC_", "OPENAI_"))
+    } | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    words = ("serve", "--port", "0", "--state", os.fspath(folder))
+    command = [sys.executable, "-c", "from perdure.cli import main; main()", *words]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, cwd=folder.parent) as server:
+        assert server.stdout is not None
+        assert b"serves" in server.stdout.readline()
+        yield folder
+        server.terminate()
+        assert server.wait(30) == 0
+
+
+def ask(state: Path, *words: str, code: int = 0) -> Any:
+    """A command's JSON."""
+    ran = run(*words, "--state", state, "--json")
+    assert ran.code == code, (ran.out, ran.err)
+    return json.loads(ran.out)
+
+
+def test_a_message_keeps_its_contract_through_the_host(state: Path) -> None:
+    found = ask(state, "chat", "-m", "hello")
+    assert set(found) == {"key", "reply", "stop", "steps", "tokens", "entries", "errors", "overflow"}
+    assert (found["key"], found["stop"], found["steps"]) == (KEY, "stop", 1)
+    assert ask(state, "chat", "-m", "/status")["reply"]
+
+
+def test_changes_keep_their_contracts_through_the_host(state: Path) -> None:
+    key = "agent:main:cli:dm:changed"
+    run("chat", key, "-m", "hello", "--state", state)
+    leaf = messages(session_path(state.parent, key))[0]["id"]
+    assert ask(state, "sessions", "rename", key, "the move")["name"] == "the move"
+    assert ask(state, "sessions", "label", key, leaf, "first")["entry"] == leaf
+    switched = ask(state, "sessions", "switch", key, "first")
+    assert {"key", "done", "reason", "leaf", "messages", "restored"} == set(switched)
+    assert (switched["done"], switched["messages"]) == (True, 1)
+    made = ask(state, "sessions", "fork", key, "--as", "agent:main:cli:dm:copy")["made"]
+    assert Path(made["file"]).exists()
+    for words, code in ((("compact", key), 1), (("undo", key), 1), (("truncate", key), 0)):
+        found = ask(state, *words, code=code)
+        assert {"key", "done", "reason", "before", "after", "proof"} <= set(found)
+        assert not found["done"]
+        assert found["reason"]
+
+
+def test_what_only_the_host_decides_is_refused(state: Path) -> None:
+    assert "leave it away" in failed(run("chat", "-m", "hi", "--window", "9000", "--state", state))
+    ask(state, "chat", "-m", "hi")
+    assert "leave it away" in failed(run("undo", KEY, "--window", "9000", "--state", state))
+
+
+def test_status_tells_the_hosts_own_figures(state: Path) -> None:
+    ask(state, "chat", "-m", "hi")
+    found = ask(state, "status", "--deep")
+    assert found["host"]["held"]
+    assert found["host"]["owned_bytes"] > 0
+    assert found["totals"]["turns"] > 0
+    assert {"queues", "lag", "degraded", "timers", "outbox", "memory"} <= set(found) | set(found["host"])
+    assert [line["state"] for line in found["sessions"] if line["key"] == KEY]
+    told = run("status", "--deep", "--state", state)
+    assert told.code == 0, told.err
+    assert "turns" in told.out
+    assert ask(state, "parked", "list") == {"parked": [], "quarantined": []}
+
+
+def test_elsewhere_needs_a_token_that_the_host_knows(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = json.loads((state / "serve.json").read_text())
+    words = ("chat", "-m", "hi", "--connect", told["url"])
+    assert "PERDURE_TOKEN is not set" in failed(run(*words))
+    monkeypatch.setenv("PERDURE_TOKEN", "somebody else's long token")
+    assert "not known here" in failed(run(*words))
+    monkeypatch.setenv("PERDURE_TOKEN", told["token"])
+    assert run(*words, "--json").json["stop"] == "stop"
+
+
+# --- restarts -------------------------------------------------------------------------------------
+
+
+def shown(seen: list[Event]) -> str:
+    return "".join(event.text for event in seen if isinstance(event, Said))
+
+
+@each_loop
+def test_a_chat_goes_on_after_the_host_restarts_with_nothing_twice_or_lost(
+    loop: Backend, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        seen: list[Event] = []
+        box: list[Served] = []
+        stop, again, end = (anyio.Event() for _ in range(3))
+
+        async def hosts() -> None:
+            async with serving(tmp_path, Play(say("one"))) as first:
+                box.append(Served(first.url, first.token, 0))
+                await stop.wait()
+            async with serving(tmp_path, Play(say("two"), say("three"))) as second:
+                await (await second.host.send(KEY, "from elsewhere")).reply()
+                box.append(Served(second.url, second.token, 0))
+                again.set()
+                await end.wait()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(hosts)
+            await until(lambda: bool(box))
+            async with Remote(box[0], lambda: box[-1]) as remote:
+                talk = RemoteTalk(remote, KEY)
+                async with talk.following(seen.append):
+                    assert (await (await talk.send("hi", ())).reply()).text == "one"
+                    stop.set()
+                    await again.wait()
+                    assert (await (await talk.send("again", ())).reply()).text == "three"
+                    await until(lambda: shown(seen) == "onetwothree")
+            end.set()
+        notices = [event.text for event in seen if isinstance(event, Notice)]
+        assert notices.count("reconnected") == 1
+        (other,) = (event.text for event in seen if isinstance(event, Notice) and event.kind == "said")
+        assert "from elsewhere" in other
+
+    real(main, loop)
+
+
+@each_loop
+def test_two_chats_of_one_session_see_the_same_answer(loop: Backend, tmp_path: Path) -> None:
+    async def main() -> None:
+        gate = Gate(RealClock(), say("both see it", chunks=3))
+        async with serving(tmp_path, Play(gate)) as found:
+            at = Served(found.url, found.token, 0)
+            seen: tuple[list[Event], list[Event]] = ([], [])
+            async with Remote(at) as one, Remote(at) as other:
+                talk, watch = RemoteTalk(one, KEY), RemoteTalk(other, KEY)
+                async with talk.following(seen[0].append), watch.following(seen[1].append):
+                    await talk.send("hi", ())
+                    gate.open()
+                    for events in seen:
+                        await until(lambda events=events: any(isinstance(e, TurnFinished) for e in events))
+            assert shown(seen[0]) == shown(seen[1]) == "both see it"
+
+    real(main, loop)
+
+
+def test_a_host_without_a_server_is_still_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with hosted(tmp_path, Play(), RealClock()) as host:
+            await (await host.send(KEY, "hi")).reply()
+            ran = await anyio.to_thread.run_sync(lambda: run("undo", KEY, "--state", host.folder.path))
+            assert f"pid {os.getpid()}" in failed(ran) or "in use" in ran.err
+
+    real(main, "asyncio")
