@@ -64,7 +64,9 @@ def names() -> set[str]:
     quiet = constants("quietly")
     notices = {f"session.{kind}" for kind in constants("notice")}
     kernel = {f"kernel.{name}" for name in constants("report") if re.fullmatch(r"[a-z]+\.[a-z_]+", name)}
-    return plain | quiet | notices | kernel | {"context.pruned", "context.shortened", UNLISTED}
+    return (
+        plain | quiet | notices | kernel | {"model.paused", "context.pruned", "context.shortened", UNLISTED}
+    )
 
 
 def test_every_logged_event_is_listed_and_nothing_listed_is_logged_nowhere() -> None:

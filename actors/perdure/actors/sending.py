@@ -215,7 +215,9 @@ class Sending:
             session.not_written(error)
             session.services.log.error("outbox.not_written", session=session.key, error=str(error))
             return False
-        session.services.log("outbox", session=session.key, entry=each.entry, to=each.to, state=each.state)
+        session.services.log(
+            "outbox.moved", session=session.key, entry=each.entry, to=each.to, state=each.state
+        )
         if told and each.state in TOLD:
             why = f" ({each.why})" if each.why else ""
             text = f"The answer {each.entry} {TOLD[each.state]} by {each.to}{why}; /outbox lists it."

@@ -39,6 +39,7 @@ def adopt(host: Host, new: Settings, *, own_timing: bool, own_awake: bool) -> Re
         services.memory.most_awake = host.watching.bounded(settings.host.awake)
     services.approvals.tools = settings.tools.approve
     services.approvals.seconds = settings.tools.approval_seconds
+    host.timers.reload(settings)
     host.log.adjust(settings.log.level, settings.log.max_mb, settings.log.keep)
     host.log("config.reloaded", applied=list(applied), refused=[key for key, _ in refused])
     return Reloaded(applied, refused)

@@ -18,12 +18,18 @@ TOOLS = "the tools and their schemas are made at the start: they stand in every 
 ROOM = "queues and workers are made at the start"
 PLUGINS = "plugins are chosen at the start"
 CLIENTS = "models and their clients are made at the start"
+CHANNELS = "ways out are made at the start"
 FIXED = "it is read at the start"
 
 RULES: dict[str, str] = {
     "host.awake": LIVE, "host.tool_timeout_seconds": LIVE,
     "host.workers": ROOM, "host.mailbox": ROOM, "host.force_network_fs": FIXED,
-    "tenants": LIVE,
+    "host.memory_mb": FIXED, "host.session_crashes": FIXED, "host.message_tries": FIXED,
+    "host.durability": FIXED, "host.journal_mb": FIXED,
+    "tenants": FIXED, "limits": FIXED, "retention": FIXED, "server": FIXED, "tracing": FIXED,
+    "outbound": CHANNELS,
+    "timers": LIVE, "schedules": LIVE,
+    "models.concurrency": ROOM, "models.waiting": ROOM, "models.queue_seconds": ROOM,
     "models.window": LIVE, "models.max_tokens": LIVE, "models.retries": LIVE,
     "models.idle_timeout_seconds": LIVE,
     "models.default": CLIENTS, "models.thinking": CLIENTS, "models.cache": CLIENTS,
