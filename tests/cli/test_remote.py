@@ -97,6 +97,16 @@ def test_status_tells_the_hosts_own_figures(state: Path) -> None:
     assert ask(state, "parked", "list") == {"parked": [], "quarantined": []}
 
 
+def test_deletion_through_the_host_says_what_went(state: Path) -> None:
+    key = "agent:main:cli:dm:deleted"
+    run("chat", key, "-m", "hello", "--state", state)
+    path = session_path(state.parent, key)
+    (gone,) = ask(state, "sessions", "delete", key)["sessions"]
+    assert gone["key"] == key
+    assert gone["bytes"] > 0
+    assert not path.exists()
+
+
 def test_elsewhere_needs_a_token_that_the_host_knows(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = json.loads((state / "serve.json").read_text())
     words = ("chat", "-m", "hi", "--connect", told["url"])

@@ -47,7 +47,7 @@ def run(
     settings = load(state=state, flags={"server.host": host, "server.port": port})
     for finding in names_of_nothing(settings, "the configuration"):
         warn(f"perdure: {finding}")
-    made = Host(state_folder.state_folder(state).path, settings=settings)
+    made = Host(state_folder.state_folder(state).path, settings=settings, approve="events")
     guarded(made)
     sock = listen(settings.server)
     loop, options = loop_of(backend)
