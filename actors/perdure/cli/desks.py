@@ -100,7 +100,7 @@ class Owner:
     def _do(self, name: str, make: Callable[[Desk], Change]) -> Change:
         with owned(self._key, self._state) as desk:
             done = make(desk)
-            desk.log(f"session.{name}", session=self._key, leaf=done.leaf)
+            desk.log.graded(f"session.{name}", session=self._key, leaf=done.leaf)
             return done
 
 
