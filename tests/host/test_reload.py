@@ -57,7 +57,7 @@ def test_what_is_live_applies_and_what_is_not_waits_with_a_reason(tmp_path: Path
             assert set(told.applied) == live
             assert {key for key, why in told.refused if why} == {"host.mailbox", "tools.allow"}
             assert host.services.timing.retries == 9
-            assert host.directory.most_awake == 7
+            assert host.services.memory.most_awake == 7
             assert host.services.approvals.tools == ("x",)
             assert (host.settings.host.awake, host.settings.host.mailbox) == (7, 64)
             before = host.folder.log.stat().st_size
@@ -80,7 +80,7 @@ def test_a_wrong_file_changes_nothing(tmp_path: Path, text: str) -> None:
             with pytest.raises(ConfigError):
                 await host.reload()
             assert host.settings == Settings()
-            assert host.directory.most_awake == 1_024
+            assert host.services.memory.most_awake == 1_024
             assert host.log.counts["config.refused"] == 1
 
     virtual(main)
@@ -91,7 +91,7 @@ def test_what_the_program_gave_itself_goes_on_deciding(tmp_path: Path) -> None:
         async with hosted(tmp_path, Play(), clock, settings=Settings(), most_awake=3) as host:
             new = msgspec.structs.replace(Settings(), host=msgspec.structs.replace(Settings().host, awake=50))
             await host.reload(new)
-            assert host.directory.most_awake == 3
+            assert host.services.memory.most_awake == 3
 
     virtual(main)
 
@@ -111,7 +111,7 @@ def test_a_hangup_reads_the_configuration_again(
                     while not host.log.counts[event]:  # noqa: ASYNC110  # a signal tells nobody
                         await anyio.sleep(0.01)
                 group.cancel_scope.cancel()
-            assert host.directory.most_awake == 9
+            assert host.services.memory.most_awake == 9
 
     real(main, loop)
     told = capsys.readouterr().err

@@ -30,15 +30,19 @@ def adopt(host: Host, new: Settings, *, own_timing: bool, own_awake: bool) -> Re
     """Swap what may be. `own_…`: the program gave these itself, and goes on deciding them."""
     settings, applied, refused = merged(host.settings, new)
     services = host.services
+    commits = [prepare(settings) for prepare in host.adopters]
     host.resolver.adopt(settings)  # refuses what can't work, before anything has changed
     host.settings = settings
     host.timers.reload(settings)
+    services.gates.tenancy.adopt(settings)
     if not own_timing:
         services.timing = configured_timing(settings)
     if not own_awake:
         services.memory.most_awake = host.watching.bounded(settings.host.awake)
     services.approvals.tools = settings.tools.approve
     services.approvals.seconds = settings.tools.approval_seconds
+    for commit in commits:
+        commit()
     host.log.adjust(settings.log.level, settings.log.max_mb, settings.log.keep)
     host.log("config.reloaded", applied=list(applied), refused=[key for key, _ in refused])
     return Reloaded(applied, refused)

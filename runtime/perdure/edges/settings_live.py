@@ -23,6 +23,11 @@ FIXED = "it is read at the start"
 RULES: dict[str, str] = {
     "host.awake": LIVE, "host.tool_timeout_seconds": LIVE,
     "host.workers": ROOM, "host.mailbox": ROOM, "host.force_network_fs": FIXED,
+    "host.memory_mb": FIXED, "host.session_crashes": FIXED, "host.message_tries": FIXED,
+    "host.durability": FIXED, "host.journal_mb": FIXED,
+    "retention": FIXED, "outbound": FIXED, "limits": FIXED, "server": FIXED, "tracing": FIXED,
+    "models.concurrency": ROOM, "models.waiting": ROOM, "models.queue_seconds": FIXED,
+    "timers": LIVE, "schedules": LIVE,
     "tenants": LIVE,
     "models.window": LIVE, "models.max_tokens": LIVE, "models.retries": LIVE,
     "models.idle_timeout_seconds": LIVE,
