@@ -27,7 +27,6 @@ RULES: dict[str, str] = {
     "host.durability": FIXED, "host.journal_mb": FIXED,
     "retention": FIXED, "outbound": FIXED, "limits": FIXED, "server": FIXED, "tracing": FIXED,
     "models.concurrency": ROOM, "models.waiting": ROOM, "models.queue_seconds": FIXED,
-    "timers": LIVE, "schedules": LIVE,
     "tenants": LIVE,
     "models.window": LIVE, "models.max_tokens": LIVE, "models.retries": LIVE,
     "models.idle_timeout_seconds": LIVE,
