@@ -98,6 +98,8 @@ PRYING: list[tuple[str, str, Any]] = [
     ("/rename", "POST", {"name": "mine"}), ("/compact", "POST", {}), ("/undo", "POST", {}),
     ("/truncate", "POST", {}), ("/abort", "POST", {}), ("/new", "POST", {}),
     ("", "DELETE", None), ("/approvals", "GET", None),
+    ("/outbox", "GET", None), ("/schedules", "GET", None), ("/schedules/a", "DELETE", None),
+    ("/schedules", "POST", {"message": "a", "every": "4h"}),
     ("/approvals", "POST", {"id": "a", "allow": True}), ("/model", "POST", {"model": "a/b"}),
     ("/label", "POST", {"entry": "a", "text": "b"}),
 ]  # fmt: skip

@@ -11,6 +11,10 @@ class Tenancy:
     """Tenants by agent. An agent that no tenant names is a tenant of its own name."""
 
     def __init__(self, settings: Settings) -> None:
+        self.adopt(settings)
+
+    def adopt(self, settings: Settings) -> None:
+        """From now on, for everybody who holds it."""
         self.listed = {tenant.name: tenant for tenant in settings.tenants}
         self._by_agent = {agent: tenant for tenant in settings.tenants for agent in tenant.agents}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from importlib.util import find_spec
@@ -13,22 +12,21 @@ import anyio
 
 from perdure.cli.config import names_of_nothing
 from perdure.cli.loops import loop_of
-from perdure.cli.output import emit, say, warn
+from perdure.cli.output import emit, one_line, say, warn
+from perdure.cli.reloading import reload_on_hangup
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
+from perdure.edges.machine import raise_open_files
 from perdure.errors import UsageError
 from perdure.host import Host
 
 if TYPE_CHECKING:
     import socket
 
+    from perdure.hosting.draining import Drained
     from perdure.server.running import Server
 
 _NEEDED = ("starlette", "hypercorn", "prometheus_client")
-
-
-class Overdue(Exception):
-    """Turns did not end in time: the host closes without waiting for them any longer."""
 
 
 def run(
@@ -47,14 +45,12 @@ def run(
     settings = load(state=state, flags={"server.host": host, "server.port": port})
     for finding in names_of_nothing(settings, "the configuration"):
         warn(f"perdure: {finding}")
+    raise_open_files()
     made = Host(state_folder.state_folder(state).path, settings=settings, approve="events")
     guarded(made)
     sock = listen(settings.server)
     loop, options = loop_of(backend)
-    try:
-        anyio.run(_hosted, made, sock, as_json, backend=loop, backend_options=options)
-    except* Overdue:
-        warn("perdure: some turns did not end in time; they are taken up at the next start")
+    anyio.run(_hosted, made, sock, as_json, backend=loop, backend_options=options)
     return 0
 
 
@@ -63,16 +59,17 @@ async def _hosted(host: Host, sock: socket.socket, as_json: bool) -> None:
 
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async with host, serve(host, sock) as server, anyio.create_task_group() as group:
-            settle()
+            await group.start(reload_on_hangup, host)
+            host.freeze()
             _tell(host, server, as_json)
             number = await anext(received)
             group.start_soon(_second, received)
             seconds = host.settings.server.drain_seconds
             warn(f"perdure: {signal.Signals(number).name}: draining for at most {seconds:g} s")
-            rested = await server.drain(seconds)
+            told = await server.drain(seconds)
             group.cancel_scope.cancel()
-            if not rested:
-                raise Overdue
+            if not told.whole:
+                warn(_cut_off(told))
 
 
 async def _second(received: object) -> None:
@@ -80,10 +77,10 @@ async def _second(received: object) -> None:
     os._exit(128 + number)
 
 
-def settle() -> None:
-    """What start-up has made stays: later collections need not look at it."""
-    gc.collect()
-    gc.freeze()
+def _cut_off(told: Drained) -> str:
+    parts = ((told.turns, "turns"), (told.unsettled, "deliveries"), (told.stuck, "sessions that hold on"))
+    names = "; ".join(f"{len(found)} {what} ({', '.join(found[:5])})" for found, what in parts if found)
+    return one_line(f"perdure: cut off, and taken up at the next start: {names}", 2_000)
 
 
 def _tell(host: Host, server: Server, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from perdure.cli.exits import BUG, INTERRUPTED
 from perdure.cli.output import warn
+from perdure.edges.machine import raise_open_files
 from perdure.errors import PerdureError
 from perdure.host import Host
 
@@ -102,6 +103,7 @@ async def _watched(host: Attended, key: str) -> AsyncIterator[Signals]:
 
 async def hosted(host: Host, key: str, work: Callable[[Signals], Awaitable[int]]) -> int:
     """Run the host and the work in it; the exit code: the work's, or 128 and the signal's number."""
+    raise_open_files()
     host.on_lost = _leave_soon
     return await attending(host, key, work)
 

@@ -30,9 +30,10 @@ def adopt(host: Host, new: Settings, *, own_timing: bool, own_awake: bool) -> Re
     """Swap what may be. `own_…`: the program gave these itself, and goes on deciding them."""
     settings, applied, refused = merged(host.settings, new)
     services = host.services
+    commits = [prepare(settings) for prepare in host.adopters]
     host.resolver.adopt(settings)  # refuses what can't work, before anything has changed
     host.settings = settings
-    host.timers.reload(settings)
+    services.gates.tenancy.adopt(settings)
     if not own_timing:
         services.timing = configured_timing(settings)
     if not own_awake:
@@ -40,6 +41,8 @@ def adopt(host: Host, new: Settings, *, own_timing: bool, own_awake: bool) -> Re
     services.approvals.tools = settings.tools.approve
     services.approvals.seconds = settings.tools.approval_seconds
     host.timers.reload(settings)
+    for commit in commits:
+        commit()
     host.log.adjust(settings.log.level, settings.log.max_mb, settings.log.keep)
     host.log("config.reloaded", applied=list(applied), refused=[key for key, _ in refused])
     return Reloaded(applied, refused)

@@ -66,6 +66,7 @@ class Running:
         self.away: list[str] = []  # tool servers that could not be reached, and why
         self._freeze, self.pauses = freeze, Pauses(RealClock().now)
         self.settlers: tuple[Settler, ...] = ()  # what else must end before the host does
+        self.adopters: list[Callable[[Settings], Callable[[], object]]] = []  # may refuse, then commit
         self.drained: Drained | None = None
         self.on_lost: Callable[[tuple[str, ...]], object] = lambda jobs: None  # of tasks that won't end
         self._stack = AsyncExitStack()

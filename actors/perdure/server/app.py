@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp
 
-from perdure.actors.tenancy import Tenancy
 from perdure.host import Host
 from perdure.server.auth import Keys
 from perdure.server.door import Door
@@ -23,7 +22,7 @@ def serving(host: Host, local: str, environ: Mapping[str, str]) -> Serving:
     """
     settings, grant = host.settings.server, host.placement.grant(0)
     assert grant is not None
-    tenancy = Tenancy(host.settings)
+    tenancy = host.services.gates.tenancy  # the host's own: a reload changes it
     return Serving(
         host=host,
         settings=settings,

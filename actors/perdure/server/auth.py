@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from perdure.edges.settings import Settings
 from perdure.edges.settings_hosting import TenantSettings
@@ -19,12 +19,26 @@ class Keys:
     """Tenants by token. `local` is the token of whoever can read the state folder: an operator."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], local: str) -> None:
-        self._by_digest = {_digest(local): (_digest(local), LOCAL)}
+        self._environ, self._local = environ, _digest(local)
+        self._by_digest = self._digests(settings)
+
+    def prepared(self, settings: Settings) -> Callable[[], None]:
+        """Puts the tenants of other settings in force when called. Raises `ConfigError`."""
+        found = self._digests(settings)
+
+        def commit() -> None:
+            self._by_digest = found
+
+        return commit
+
+    def _digests(self, settings: Settings) -> dict[bytes, tuple[bytes, TenantSettings]]:
+        found = {self._local: (self._local, LOCAL)}
         for tenant in settings.tenants:
-            digest = _token_digest(tenant, environ)
-            if digest in self._by_digest:
+            digest = _token_digest(tenant, self._environ)
+            if digest in found:
                 raise ConfigError(f"tenants.{tenant.name}: has the token of another tenant: give it its own")
-            self._by_digest[digest] = digest, tenant
+            found[digest] = digest, tenant
+        return found
 
     def tenant(self, authorization: str | None) -> TenantSettings:
         """Of an `Authorization` header. What is compared is a digest: its timing tells nothing of a token."""

@@ -8,7 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from perdure.actors.approvals import Remember
+from perdure.edges.session.facts import Outgoing
 from perdure.events import ApprovalAsked
+from perdure.hosting.reloading import Reloaded
+from perdure.hosting.scheduling import CatchUp
 from perdure.records import Record
 
 Name = Annotated[str, Meta(max_length=200)]
@@ -202,6 +205,47 @@ class Deleted(Record):
     deleted: tuple[str, ...]
 
 
+class Wanted(Strict):
+    """What is sent to a session later: one of `every` ("4h"), `cron` and `at` (ISO 8601) says when."""
+
+    message: Annotated[str, Meta(min_length=1, max_length=20_000)]
+    every: Name = ""
+    cron: Name = ""
+    at: Name = ""
+    timezone: Name = ""
+    model: Name = ""
+    isolated: bool = False
+    catch_up: CatchUp = "once"
+    id: Annotated[str, Meta(max_length=128)] = ""
+
+
+class Plans(Record):
+    """What is scheduled, the next first. `next`: wall ms."""
+
+    key: str
+    schedules: tuple[Any, ...]
+
+
+class Out(Record):
+    """Answers on their way out, and those that went nowhere, the oldest first."""
+
+    key: str
+    outbox: tuple[Outgoing, ...]
+
+
+class Wards(Record):
+    """Messages that were parked, and sessions that can't be opened. Never a message's text."""
+
+    parked: tuple[Any, ...]
+    quarantined: tuple[Any, ...]
+
+
+class Moved(Record):
+    """Whether there was such a thing."""
+
+    done: bool
+
+
 class Nothing(Strict):
     """An empty body."""
 
@@ -238,6 +282,12 @@ EXAMPLES: dict[type[Record], Record] = {
     Verdict: Verdict("call-1", True, "once", "go ahead"),
     Waiting: Waiting(_KEY, ()),
     Deleted: Deleted(_KEY, (_KEY,)),
+    Wanted: Wanted("Read the news.", cron="0 8 * * *", timezone="Europe/Berlin"),
+    Plans: Plans(_KEY, ()),
+    Out: Out(_KEY, ()),
+    Wards: Wards((), ()),
+    Moved: Moved(True),
+    Reloaded: Reloaded(("tenants",), (("server.port", "it is read at the start"),)),
     Nothing: Nothing(),
     Health: Health(False, ("draining",)),
 }  # fmt: skip

@@ -161,6 +161,8 @@ async def waiting(call: Call) -> Response:
 async def approve(call: Call) -> Response:
     """Answer one of them; what still waits then."""
     key, asked = await call.known(), await call.body(Verdict)
+    if asked.id not in {waiting.id for waiting in call.host.approvals(key)}:
+        raise Refused(404, "not_found", f"approval {asked.id[:40]!r}: nothing waits under that id (any more)")
     call.host.answer(asked.id, asked.allow, remember=asked.remember, note=asked.note, key=key)
     return json(Waiting(key, call.host.approvals(key)))
 

@@ -84,7 +84,8 @@ class Resync(Record):
 
 
 class Ended(Record):
-    """The stream ends. `lagged`: this client reads too slowly; `closing`: the host stops. Resume by id.
+    """The stream ends. `lagged`: this client reads too slowly; `closing`: the host stops;
+    `reloaded`: who may listen was set anew. Resume by id.
 
     `failed`: the session's file can't be read, `reason` says why.
     """
@@ -100,7 +101,14 @@ def name_of(kind: type[Any]) -> str:
 def names() -> dict[str, type[Any]]:
     """Every event type of a stream and the record that is its data."""
     live = {name_of(kind): Entry if kind is Recorded else kind for kind in get_args(Event)}
-    return live | {"ready": Ready, "resync": Resync, "lagged": Ended, "closing": Ended, "failed": Ended}
+    return live | {
+        "ready": Ready,
+        "resync": Resync,
+        "lagged": Ended,
+        "closing": Ended,
+        "reloaded": Ended,
+        "failed": Ended,
+    }
 
 
 def place(text: str) -> Place:

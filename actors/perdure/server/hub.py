@@ -188,6 +188,10 @@ class Hub:
     def close(self) -> None:
         """The host stops: every stream ends, with an event that says so."""
         self.closing = True
+        self.end("closing")
+
+    def end(self, reason: str) -> None:
+        """Every stream there is ends."""
         for found in (*self._wide.values(), *self._by_key.values()):
             for listener in found:
-                listener.end("closing")
+                listener.end(reason)

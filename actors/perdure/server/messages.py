@@ -27,7 +27,7 @@ CLOSING = "the host is stopping: send it again to the one that follows"
 
 
 async def post(call: Call) -> Response:
-    """Take a message. Answers once it is in the session's file, or (`wait`) with the reply."""
+    """Take a message. Answers once it is in the session's file; the reply goes out, or is awaited."""
     key, wait = call.key(), call.seconds("wait", LONGEST_WAIT)
     mid = call.request.headers.get("idempotency-key")
     if mid is not None and not (0 < len(mid) <= LONGEST_MID and mid.isascii() and mid.isprintable()):
@@ -36,11 +36,14 @@ async def post(call: Call) -> Response:
     blocks = tuple(map(_block, asked.attachments))
     if not asked.text and not blocks:
         raise Refused(422, "invalid", "the message is empty: give it text or an attachment")
+    if asked.sender.startswith("perdure."):
+        raise Refused(422, "invalid", "senders that begin with `perdure.` are the host's own")
     if call.serving.draining:
         raise Refused(503, "closed", CLOSING, 5.0)
     call.host.services.tracing.arrived(key, call.request.headers)
+    sender = _sender(call.tenant, asked.sender)
     sent = await call.host.send(
-        key, asked.text, sender=_sender(call.tenant, asked.sender), mid=mid, attachments=blocks
+        key, asked.text, sender=sender, mid=mid, attachments=blocks, deliver=None if wait else True
     )
     return await _answer(call, sent, wait)
 

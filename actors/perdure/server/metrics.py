@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from perdure.edges.log_events import grade
 from perdure.edges.resident import rss_bytes
 from perdure.kernel.clock import Clock
 
@@ -76,6 +77,7 @@ class _Figures(Collector):
         yield from self._sessions()
         yield from self._work()
         yield from self._models()
+        yield from self._house()
         yield from self._server()
 
     def _sessions(self) -> Iterator[Metric]:
@@ -128,6 +130,33 @@ class _Figures(Collector):
         yield requests
         yield errors
 
+    def _house(self) -> Iterator[Metric]:
+        """What it refuses, what it owns, how late it is. Labels are names of events and channels: few."""
+        host = self._serving.host
+        services, lag, pauses = host.services, host.watching.lag, host.pauses
+        if lag is not None:
+            late = lag.figures()
+            quantiles = {"0.5": late.p50, "0.99": late.p99, "1": late.max}
+            yield _family("gauge", "loop_lag_ms", "How late the loop is, of a minute", quantiles, "quantile")
+            yield _one("counter", "loop_blocked", "Times that code held the loop up", late.blocked)
+        yield _one("counter", "gc_pause_all_seconds", "All pauses of the collector", pauses.total)
+        longest = {str(n): each for n, each in enumerate(pauses.longest)}
+        told = "The longest pause of the collector"
+        yield _family("gauge", "gc_longest_pause_seconds", told, longest, "generation")
+        memory = {name: value for name, value in services.memory.line().items() if value is not None}
+        yield _family("gauge", "memory", "The byte budget, as `status` has it", memory, "figure")
+        storage = {k: v for k, v in services.durable.status().items() if isinstance(v, int | float)}
+        yield _family("gauge", "storage", "The journal, as `status` has it", storage, "figure")
+        for figure in ("running", "waiting", "sent", "failed"):
+            by_channel = {line["name"]: line[figure] for line in services.outbox.figures()}
+            yield _family("gauge", f"outbox_{figure}", f"Deliveries: {figure}", by_channel, "channel")
+        refused = {"rate": services.inbound.refused, "spend": services.spending.refused}
+        refused["memory"] = services.memory.refused
+        yield _family("counter", "refusals", "Refused by rate, budget of money, memory", refused, "why")
+        yield _one("gauge", "quarantined", "Sessions that can't be opened", len(host.parking.quarantined()))
+        trouble = {name: n for name, n in services.log.counts.items() if grade(name) != "note"}
+        yield _family("counter", "trouble", "Warnings and errors by event", trouble, "event")
+
     def _server(self) -> Iterator[Metric]:
         serving = self._serving
         yield _family("counter", "http_answers", "Answers by status class", serving.answered, "status")
@@ -141,7 +170,7 @@ def _one(kind: str, name: str, told: str, value: float) -> Metric:
     return family(f"perdure_{name}", told, value=value)
 
 
-def _family(kind: str, name: str, told: str, values: dict[str, int], label: str) -> Metric:
+def _family(kind: str, name: str, told: str, values: Mapping[str, float], label: str) -> Metric:
     family = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
     found = family(f"perdure_{name}", told, labels=(label,))
     for key, value in values.items():

@@ -96,6 +96,8 @@ def _parameters(endpoint: Endpoint) -> Iterator[Json]:
             "schema": {"type": "string", "minLength": 1, "maxLength": 512},
             "example": "agent:main:cli:dm:local",
         }
+    for name in re.findall(r"{(id|number)}", endpoint.path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
     for query in endpoint.query:
         yield {
             "name": query.name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import msgspec
 from starlette.responses import Response
 
@@ -15,8 +17,10 @@ from perdure.errors import (
     ModelError,
     Parked,
     PerdureError,
+    Quarantined,
     SegmentGone,
     SessionNotFound,
+    SpendCap,
     StorageFailed,
     UnreadableFile,
     UsageError,
@@ -56,20 +60,23 @@ _KNOWN: tuple[tuple[type[PerdureError], int, str], ...] = (
     (UnreadableFile, 409, "unreadable_file"),
     (Locked, 409, "locked"),
     (Parked, 409, "parked"),
+    (Quarantined, 409, "quarantined"),
     (ContextOverflow, 409, "overflow"),
     (Busy, 429, "busy"),
     (Fenced, 503, "fenced"),
     (Closed, 503, "closed"),
+    (SpendCap, 429, "spend_cap"),
     (ModelError, 503, "model"),
     (StorageFailed, 507, "storage_failed"),
 )
+NEXT_DAY = 3_600.0  # seconds after which a budget may be there again
 WAIT = {429: 1.0, 503: 2.0, 507: 5.0}  # seconds after which a retry is worth it where nobody knows better
 
 
 def refused(error: PerdureError) -> Refused:
     """The status and kind of an error of the host. Its text is one line already."""
     status, kind = next(((s, k) for known, s, k in _KNOWN if isinstance(error, known)), (500, "internal"))
-    wait = getattr(error, "retry_after", None) or WAIT.get(status)
+    wait = getattr(error, "retry_after", None) or (NEXT_DAY if kind == "spend_cap" else WAIT.get(status))
     return Refused(status, kind, str(error), wait)
 
 
@@ -77,7 +84,7 @@ def answer(refusal: Refused) -> Response:
     """The answer of a refusal, with `Retry-After` where a retry is worth it."""
     problem, headers = refusal.problem, {}
     if problem.retry_after is not None:
-        headers["retry-after"] = f"{max(1, round(problem.retry_after))}"
+        headers["retry-after"] = f"{max(1, ceil(problem.retry_after))}"
     if refusal.status == 401:
         headers["www-authenticate"] = 'Bearer realm="perdure"'
     return json(Refusal(problem), refusal.status, headers)

@@ -13,9 +13,10 @@ from starlette.requests import Request
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
+from perdure.hosting.reloading import Reloaded
 from perdure.records import Record
 from perdure.server import bodies as b
-from perdure.server import changes, health, messages, sessions, webchat
+from perdure.server import changes, health, messages, operating, sessions, webchat
 from perdure.server.calls import Call
 from perdure.server.openapi import document
 from perdure.server.problems import Refused, json
@@ -73,6 +74,10 @@ def _change(
 ) -> Endpoint:
     status = 201 if gives is b.Forked else 200
     return Endpoint("POST", f"{S}/{name}", handler, told, takes, ((status, gives),))
+
+
+def _operate(path: str, handler: Handler, told: str, gives: type[Any] = b.Moved) -> Endpoint:
+    return Endpoint("POST", path, handler, told, b.Nothing, ((200, gives),), "operator")
 
 
 async def described(call: Call) -> ASGIApp:
@@ -143,6 +148,30 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         ((200, b.Deleted),),
     ),
+    _look(f"{S}/outbox", operating.outbox, "List a session's answers on their way out.", b.Out),
+    _look(f"{S}/schedules", operating.schedules, "List what is scheduled.", b.Plans),
+    Endpoint(
+        "POST", f"{S}/schedules", operating.schedule, "Schedule a message.", b.Wanted, ((201, b.Plans),)
+    ),
+    Endpoint(
+        "DELETE",
+        f"{S}/schedules/{{id}}",
+        operating.unschedule,
+        "Take a schedule away.",
+        None,
+        ((200, b.Plans),),
+    ),
+    _look(
+        "/v1/parked",
+        operating.parked,
+        "List parked messages and quarantined sessions.",
+        b.Wards,
+        who="operator",
+    ),
+    _operate("/v1/parked/{number}/retry", operating.retry, "Try a parked message again."),
+    _operate("/v1/parked/{number}/drop", operating.drop, "Forget a parked message for good."),
+    _operate("/v1/quarantined/{key}/retry", operating.reopen, "Try to open a session again."),
+    _operate("/v1/reload", operating.reload, "Read the configuration again.", Reloaded),
     _look(
         "/v1/status",
         health.status,

@@ -12,8 +12,9 @@ import os
 import secrets
 import socket
 import stat
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -22,9 +23,11 @@ from hypercorn.config import Config
 
 from perdure.edges import served
 from perdure.edges.log import Log
+from perdure.edges.settings import Settings
 from perdure.edges.settings_hosting import ServerSettings
 from perdure.errors import ConfigError, UsageError
 from perdure.host import Host
+from perdure.hosting.draining import Drained
 from perdure.server.app import application, serving
 from perdure.server.state import Serving
 
@@ -32,7 +35,6 @@ BACKLOG = 2_048
 SEND_BUFFER = 256 * 1024  # bytes the kernel keeps for one peer
 HEADERS = 32 * 1024  # bytes of a request's head
 GRACE, LAST = 2.0, 5.0  # seconds that connections get to end in, and then to close in, cut
-WORKING = ("running", "settling")
 
 
 def listen(settings: ServerSettings) -> socket.socket:
@@ -69,23 +71,13 @@ class Server:
         self._stop, self.ended = anyio.Event(), anyio.Event()
         self.scope = anyio.CancelScope(shield=True)  # of what serves the connections
 
-    @property
-    def working(self) -> int:
-        """Turns under way."""
-        awake = self.shared.host.directory.awake.values()
-        return sum(session.state in WORKING for session in awake)
-
-    async def drain(self, seconds: float) -> bool:
-        """Take no new messages, let turns end for so long, then end the streams. Whether all had ended."""
+    async def drain(self, seconds: float) -> Drained:
+        """Take no new messages, let what runs end for so long, then end the streams; what was cut off."""
         self.shared.draining = True
-        clock = self.shared.host.clock
-        until = clock.now() + seconds
-        while self.working and clock.now() < until:  # noqa: ASYNC110  # a turn may start the next one
-            await anyio.sleep(0.02)
-        rested = not self.working
+        drained = await self.shared.host.drain(seconds)
         await anyio.sleep(0.02)  # the last events are on their way
         self.stop()
-        return rested
+        return drained
 
     def stop(self) -> None:
         """End the streams and take no more connections."""
@@ -111,6 +103,8 @@ async def serve(
         server = Server(shared, _url(sock), token)
         config = _config(sock, host.log)
         leave = host.services.events.subscribe("server", shared.hub.told)
+        prepare = partial(_adopted, shared)
+        host.adopters.append(prepare)
         shared.metrics.watch()
         record = served.write(host.folder, served.Served(server.url, token, os.getpid()))
         try:
@@ -126,8 +120,22 @@ async def serve(
                     server.scope.cancel()
         finally:
             served.remove(host.folder, record)
+            host.adopters.remove(prepare)
             shared.metrics.unwatch()
             leave()
+
+
+def _adopted(shared: Serving, settings: Settings) -> Callable[[], None]:
+    """Other tenants, once all else agrees: whoever listens comes back with a token that holds now."""
+    changed = settings.tenants != shared.host.settings.tenants
+    commit = shared.keys.prepared(settings)
+
+    def done() -> None:
+        commit()
+        if changed:
+            shared.hub.end("reloaded")
+
+    return done
 
 
 async def _ended(server: Server, seconds: float) -> bool:
