@@ -82,7 +82,7 @@ def _over(orders: Connection) -> None:
 
 
 def answer(body: dict[str, Any], request: Request) -> ScriptedReply:
-    """Two parallel calls for a question, then words, each after a moment: deaths come in the middle of all."""
+    """Two parallel calls for a question, then words, after moments: deaths come in the middle."""
     if is_summary_request(body):
         return extractive_summariser(body, request)
     content = body["messages"][-1]["content"]

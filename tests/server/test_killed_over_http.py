@@ -31,22 +31,24 @@ from perdure.server.since import whole
 KILLS = int(os.environ.get("PERDURE_HTTP_KILLS", "4"))
 KEYS = [f"agent:main:cli:dm:{n}" for n in range(6)]
 LOOPS: tuple[Backend, ...] = ("asyncio", "trio", "uvloop")
+EARLY = 0.2  # of the lives end while they start
 AGAIN = 20  # messages of each sender that are sent once more at the end
 
 
 class Machine:
-    """Where a host lives again and again, on one port. The port is ours all the while: bound, not listening."""
+    """Where a host lives again and again. Its port stays ours: bound by us too, without listening."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self._folder, self._rng, self.lives = folder, rng, 0
+        self.ready = False  # it takes requests
         self._place = socket.socket()
         self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._place.bind(("127.0.0.1", 0))
         self.port = self._place.getsockname()[1]
         self.times: list[float] = []  # seconds from the start of a process to its first request
 
-    async def start(self) -> None:
-        """A new process, until it takes requests. Durability and loop are others each time."""
+    async def start(self, most: float = 60.0) -> None:
+        """A new process, until it takes requests or for so long. Durability and loop alternate."""
         begun, number = time.monotonic(), self.lives
         life = Life(
             str(self._folder),
@@ -55,16 +57,17 @@ class Machine:
             ("process", "power")[number % 2],
             self._rng.choice((3, 64)),
         )
-        ready, told = FORKS.Pipe(duplex=False)
+        self._told, told = FORKS.Pipe(duplex=False)
         orders, self._orders = FORKS.Pipe(duplex=False)
         self._process = FORKS.Process(target=hosting, args=(life, told, orders))
         self._process.start()
+        self.lives, self.ready = self.lives + 1, False
         told.close()
         orders.close()
-        await anyio.to_thread.run_sync(ready.recv_bytes)  # EOFError: it did not start
-        ready.close()
-        self.lives += 1
-        self.times.append(time.monotonic() - begun)
+        self.ready = await anyio.to_thread.run_sync(self._told.poll, most)
+        if self.ready:
+            self._told.recv_bytes()  # EOFError: it did not start
+            self.times.append(time.monotonic() - begun)
 
     async def kill(self) -> None:
         """As it is."""
@@ -81,6 +84,7 @@ class Machine:
         code = self._process.exitcode
         self._process.close()
         self._orders.close()
+        self._told.close()
         return code
 
     def close(self) -> None:
@@ -132,11 +136,11 @@ def check_streams(folder: Path, clients: Clients) -> None:
 
 
 async def die(machine: Machine, clients: Clients, rng: random.Random) -> None:
-    """Live until clients were told so many things, and a moment more."""
-    clients.facts = 0
-    goal = rng.randrange(30, 300)
-    await until(lambda: clients.facts >= goal, 60)
-    await anyio.sleep(rng.random() * 0.03)
+    """Live until clients were told so many things, and a moment more; at once where it only starts."""
+    if machine.ready:
+        clients.facts, goal = 0, rng.randrange(30, 900)
+        await until(lambda: clients.facts >= goal, 60)
+        await anyio.sleep(rng.random() * 0.03)
     await machine.kill()
 
 
@@ -150,9 +154,10 @@ async def story(folder: Path, clients: Clients, machine: Machine, rng: random.Ra
         async with anyio.create_task_group() as sending:
             for n, key in enumerate((*KEYS, *KEYS)):
                 sending.start_soon(clients.send, Sent(key, f"sender{n}"))
-            for _ in range(KILLS - 1):
+            for n in range(KILLS - 1):
                 await die(machine, clients, rng)
-                await machine.start()
+                early = rng.random() < EARLY and n < KILLS - 3
+                await machine.start(rng.random() * 0.3 if early else 60.0)
             clients.posting = False
         await machine.kill()
         await machine.start()
