@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from perdure.edges import disk
 from perdure.edges.session.lines import iso
 from perdure.edges.session.lock import (
     REFRESH_MS,
@@ -91,6 +92,29 @@ def test_an_empty_lock_keeps_nobody_out_for_longer_than_it_takes_to_write_one(se
     with pytest.raises(Locked, match="pid=unknown"):
         SessionLock(session).acquire(NOW + 1000)
     SessionLock(session).acquire(NOW + 6000)
+
+
+class Killed(BaseException):
+    """Takes the process away where it is raised."""
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+@pytest.mark.parametrize("at", ["open", "write", "link"])
+def test_a_kill_while_a_lock_is_made_leaves_no_lock_that_names_nobody(session, at, nameless, monkeypatch):
+    if not nameless:  # there, this promise is for seconds only; the lock is as good as any
+        monkeypatch.delattr(os, "O_TMPFILE")
+        SessionLock(session).acquire(NOW)
+        assert read_lock(session.with_name("s.jsonl.lock"))["pid"] == os.getpid()
+        return
+
+    def kill(op, path):
+        if op == at:
+            raise Killed
+
+    with disk.faults(kill), pytest.raises(Killed):
+        SessionLock(session).acquire(NOW)
+    assert not list(session.parent.iterdir())
+    SessionLock(session).acquire(NOW)
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b"[]", b'{"pid": 1e999}'])

@@ -7,7 +7,6 @@ whatever its holder does, so an awake session rewrites `createdAt` every ten. Ti
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable
@@ -100,23 +99,13 @@ class SessionLock:
             return None  # stolen and gone: nothing of ours is left
 
     def _create(self, now_ms: int) -> bool:
+        content = self._content(now_ms)
         try:
-            fd = disk.open_(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            disk.make(self.path, content)  # an empty lock would keep everybody out for a while
         except FileExistsError:
             return False
         except OSError as error:
             raise self._failed(error) from None
-        content = self._content(now_ms)
-        try:
-            whole = disk.write(fd, content, self.path) == len(content)
-        except OSError as error:
-            self.path.unlink(missing_ok=True)  # an empty lock would keep everybody out for a while
-            raise self._failed(error) from None
-        finally:
-            os.close(fd)
-        if not whole:
-            self.path.unlink(missing_ok=True)
-            raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         self._held, self._written = content, now_ms
         return True
 
