@@ -24,7 +24,7 @@ from helpers_host import (
     virtual,
 )
 from perdure.edges.models.reply import fail, say
-from perdure.edges.settings import Settings
+from perdure.edges.settings import ModelSettings, Settings
 from perdure.edges.settings_timers import ScheduleSettings, TimerSettings
 from perdure.errors import ConfigError, UsageError
 from perdure.kernel.clock import RealClock
@@ -269,6 +269,22 @@ def test_who_writes_while_a_turn_waits_is_answered_and_the_timer_is_gone(
             assert await host.schedules(KEY) == ()
             await clock.sleep(2000)
             assert host.timers.fired == 0
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("patience", [900.0, 40.0])
+def test_who_writes_in_a_long_pause_of_a_provider_outlasts_it_and_asks_only_then(
+    tmp_path: Path, patience: float
+) -> None:
+    async def main(clock: VirtualClock) -> None:
+        play = Play(fail("rate_limit", retry_after=1200.0))
+        settings = Settings(models=ModelSettings(queue_seconds=patience))
+        async with hosted(tmp_path, play, clock, settings=settings) as host:
+            await ask(host, "hello")
+            began = clock.now()
+            assert (await ask(host, "and?", "agent:main:cli:dm:other")).stop == "stop"
+            assert min(300.0, patience / 2) <= clock.now() - began < patience
 
     virtual(main)
 

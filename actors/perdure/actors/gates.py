@@ -23,6 +23,9 @@ BROKEN = frozenset({"server", "transport", "timeout"})
 ANSWERED = frozenset({"overflow", "invalid", "auth", "billing", "not_found", "empty"})  # it is there
 TOOLS = 32
 MOST_TOOLS, MOST_CALLS = 4_096, 4_096  # tools by tenant that are remembered, calls that wait for one
+LONGEST_PAUSE = 300.0
+"""Seconds, and half of what a turn waits in line at most: who writes in a pause outlasts it and is answered.
+The turn whose provider asked for longer has a timer, and whoever is next in line is its trial."""
 ASK_AGAIN = 5.0  # seconds after which who was refused may find room, where nobody knows better
 
 
@@ -144,7 +147,8 @@ class Slot:
         now, throttle = gates.clock.now(), at.throttle
         if error.kind in NOT_NOW:
             after = error.retry_after
-            paused = throttle.refused(now, None if after is None else min(after, gates.models.queue_seconds))
+            longest = min(LONGEST_PAUSE, gates.models.queue_seconds / 2)
+            paused = throttle.refused(now, None if after is None else min(after, longest))
         elif error.kind in BROKEN:
             paused = throttle.failed(now, self.key)
         else:

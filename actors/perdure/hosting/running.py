@@ -117,6 +117,7 @@ class Running:
         except BaseException:
             await self._stack.aclose()
             raise
+        self._stack.push_async_exit(self._wind_down)
         self.running = True
         if self._freeze:
             self.freeze()
@@ -128,14 +129,22 @@ class Running:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if error is None or isinstance(error, Exception):
-            await self.drain(0.0 if error else DRAIN)
-            await self.upkeep.flush()
-        else:  # the program is being cancelled, the dispatcher too: the kernel's stop serves this mail
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def _wind_down(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """The first of the stack to leave, so that the rest is left in any case: also of a drain that is
+        itself cancelled, as where a scope is cancelled and then left in peace.
+        """
+        try:
+            if error is None or isinstance(error, Exception):
+                await self.drain(0.0 if error else DRAIN)
+                await self.upkeep.flush()
+        finally:  # of a program being cancelled, the dispatcher too: the kernel's stop serves this mail
             self.closing = True
             self.services.outbox.close(self.directory.awake)
             self.directory.ask_to_close(now=True)
-        return await self._stack.__aexit__(kind, error, trace)
 
     async def drain(self, deadline: float = DRAIN) -> Drained:
         """Take no more mail (`Closed`), let turns and deliveries end within so many seconds, stop the rest.

@@ -134,7 +134,6 @@ EVENTS: dict[str, tuple[Grade, str]] = {
     "kernel.service.restarts": ("warning", "a service broke and is started again"),
     "kernel.timer.failed": ("error", "a timer's call raised"),
     "kernel.kernel.outside_wait": ("error", "a task waits where virtual time can't see it"),
-    "kernel.kernel.stop_overdue": ("error", "jobs did not end in time when the host stopped"),
     "kernel.kernel.waits_for_lost": ("error", "the host waits for jobs that ignore their end"),
     "kernel.kernel.on_lost_failed": ("error", "who waited to hear of lost jobs broke when told"),
     "log.unlisted": ("warning", "an event without a line in this list; the field has its name"),

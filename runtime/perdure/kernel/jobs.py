@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from perdure.kernel.clock import Clock
 from perdure.kernel.deadlines import Timer
-from perdure.kernel.errors import Closed, JobCancelled, StrayCancellation
+from perdure.kernel.errors import Closed, DeadlineExceeded, JobCancelled, StrayCancellation
 from perdure.kernel.outcome import Cancelled, Failed, Lost, Outcome, Returned
 from perdure.kernel.park import Park, new_park
 from perdure.kernel.stray import calm, fatal, only_cancelled
@@ -186,8 +186,11 @@ class Jobs:
         try:
             await idle.park.wait()
         except BaseException:
-            if idle in self._idle:
+            if idle.job is None:
                 self._idle.remove(idle)
+            else:  # given in the moment of the cancellation: whoever waits for its end is told all the same
+                self._end(idle.job, Cancelled())
+                self.clock.ended(idle.job.owner)
             raise
         return idle.job
 
@@ -243,13 +246,21 @@ class Jobs:
             self._drained.set()
 
     async def stop(self, grace: float) -> None:
-        """Cancel all in the order they were started and wait until they are over or lost."""
+        """Cancel all in the order they were started and wait until they are over or lost.
+
+        By a deadline of its own: where the program is cancelled, the ticker of all timers is over already.
+        """
         self.closed = True
         for job in list(self.live.values()):
             job.cancel(grace)
+        until = self.clock.now() + grace
         while self.live:
             self._drained = self.clock.waiter("the last jobs")
-            await self.clock.wait(self._drained, grace * 2 + 1)
+            try:
+                await self.clock.wait(self._drained, max(0.0, until - self.clock.now()))
+            except DeadlineExceeded:
+                for job in list(self.live.values()):
+                    self.lose(job)
 
 
 def cancelled_around() -> bool:

@@ -21,7 +21,7 @@ from perdure.kernel.channel import Channel, OnDrop
 from perdure.kernel.clock import Clock
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.dispatcher import Dispatcher
-from perdure.kernel.errors import DeadlineExceeded, Escalated
+from perdure.kernel.errors import Escalated
 from perdure.kernel.gather import gather
 from perdure.kernel.intensity import Intensity
 from perdure.kernel.jobs import Job, Jobs, OnEnd
@@ -271,11 +271,7 @@ class Kernel:
         self._supervisor.stop()
         for pool in self._pools.values():
             pool.stop()
-        try:
-            if self._escalated is None:
-                await self._jobs.stop(STOP)
-        except DeadlineExceeded:
-            self.report("kernel.stop_overdue", {"jobs": [job.key for job in self._jobs.live.values()]})
+        await self._jobs.stop(STOP)
         if not self._jobs.mute:
             self._dispatcher.drain(LAST)
         for channel in self._channels.values():
