@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 from collections import Counter
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import helpers_killed
+from helpers_forks import FORKS, ensure_forks
 from helpers_host import session_path
 from helpers_killed import serve
 from perdure.edges.session.decode import decode_entry
@@ -25,16 +23,11 @@ from perdure.edges.session.own import facts_of
 
 KILLS = int(os.environ.get("PERDURE_KILLS", "12"))
 KEYS = [f"agent:main:cli:dm:{n}" for n in range(3)]
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["helpers_killed"])
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _forks() -> None:
-    """Start the server that children are forked from, able to load what they need (it forgets sys.path)."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", str(Path(helpers_killed.__file__).parent))
-        forkserver.ensure_running()
+    ensure_forks()
 
 
 class Child:
