@@ -50,7 +50,7 @@ bench: $(VENV)/.bench  ## ratios against peers and floors, measured in one run
 
 kill: $(VENV)/.test  ## SIGKILL a host at 50 random points, a server under load 100 times; crash, tear, refuse or cut the power at every disk call
 	PERDURE_KILLS=50 $(BIN)/python -m pytest tests/host/test_killed.py
-	PERDURE_HTTP_KILLS=100 $(BIN)/python -m pytest -s tests/server/test_killed_over_http.py
+	PERDURE_HTTP_KILLS=100 $(BIN)/python -m pytest -s -o faulthandler_timeout=0 tests/server/test_killed_over_http.py
 	PERDURE_CRASH_POINTS=all $(BIN)/python -m pytest -n auto tests/host/test_crash_points.py
 
 defences: $(VENV)/.test  ## 10,000 compactions by faulty summarisers, 200 sessions of 30 by a hostile one
