@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import anyio
@@ -13,8 +12,6 @@ import pytest
 
 from helpers_host import KEY, Fn, Gate, Play, ask, calls, hosted, real, said_by_users, session_path, virtual
 from perdure.edges.models.reply import say
-from perdure.edges.settings import ExecSettings, Settings, ToolSettings
-from perdure.edges.tools.builtin import default_tools
 from perdure.errors import Closed
 from perdure.host import Host
 from perdure.kernel.clock import RealClock
@@ -89,75 +86,6 @@ def test_a_settler_that_breaks_keeps_nothing_from_ending(tmp_path: Path) -> None
             assert "no network" in (await host.drain(5.0)).unsettled[0]
 
     virtual(main)
-
-
-@pytest.mark.parametrize("loop", BOTH)
-def test_a_cancellation_at_any_moment_leaves_no_lock_no_child_and_loses_no_letter(
-    tmp_path: Path, loop: Backend
-) -> None:
-    """Eight times a host is cancelled somewhere in its life, with exec'd children; the next one is whole."""
-    pids = tmp_path / "pids"
-    settings = Settings(tools=ToolSettings(exec=ExecSettings(mode="on")))
-    command = f"echo $$ >> {pids}; exec sleep 600"
-    acknowledged: list[str] = []
-
-    def play() -> Play:
-        made = Play()
-        for key in (KEY, OTHER):
-            made.then(calls_exec(command), say("done"), key=key)
-        return made
-
-    async def life(seed: int) -> None:
-        clock, random = RealClock(), Random(seed)
-        with anyio.move_on_after(random.uniform(0.0, 0.12)):
-            tools = default_tools(settings)
-            async with hosted(tmp_path, play(), clock, tools=tools, settings=settings) as host:
-                for n, key in enumerate((KEY, OTHER) * 4):
-                    await host.send(key, f"{seed}.{n}", mid=f"{seed}.{n}")
-                    acknowledged.append(f"{seed}.{n}")
-                await anyio.sleep(600)
-
-    async def main() -> None:
-        for seed in range(8):
-            await life(seed)
-        async with hosted(tmp_path, Play(), RealClock(), settings=settings) as host:
-            assert host.status()["totals"]["parked"] == 0
-        await anyio.sleep(0.05)
-
-    real(main, loop)
-    paths = [path for key in (KEY, OTHER) if (path := session_path(tmp_path, key)).exists()]
-    said = [text for path in paths for text in said_by_users(path)]
-    assert len(said) == len(set(said))
-    assert set(acknowledged) <= set(said) | waiting(tmp_path)
-    assert not list((tmp_path / "state").rglob("*.jsonl.lock"))
-    for pid in pids.read_text().split() if pids.exists() else ():
-        assert not running(int(pid)), pid
-
-
-def calls_exec(command: str) -> Any:
-    from perdure.edges.models.reply import ScriptedReply, call
-
-    return ScriptedReply((call("exec", command=command),))
-
-
-def waiting(folder: Path) -> set[str]:
-    """Texts of letters that wait in the files."""
-    from helpers_host import entries
-
-    found = set()
-    for path in filter(Path.exists, (session_path(folder), session_path(folder, OTHER))):
-        for entry in entries(path):
-            if entry.get("customType") == "perdure.inbox":
-                found |= {block["text"] for block in entry["data"]["content"]}
-    return found
-
-
-def running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 @pytest.mark.parametrize("loop", BOTH)
