@@ -94,7 +94,7 @@ def test_letters_left_waiting_by_a_clean_close_are_answered_after_the_next_start
     kept: str, surveyed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure.actors.upkeep.SURVEYED", surveyed)  # 0: as if the file were huge
-    monkeypatch.setattr("perdure.host.DRAIN", 0.0)
+    monkeypatch.setattr("perdure.hosting.running.DRAIN", 0.0)
     index = tmp_path / "state" / "index.sqlite"
 
     async def main() -> None:
@@ -115,6 +115,34 @@ def test_letters_left_waiting_by_a_clean_close_are_answered_after_the_next_start
 
     real(main)
     assert said_by_users(session_path(tmp_path)) == ["first", "second"]
+
+
+@pytest.mark.parametrize("broken", ["next_timer", "unfinished"])
+def test_an_index_that_fails_at_the_start_is_tried_again_until_who_waits_is_answered(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.hosting.running.DRAIN", 0.0)
+    monkeypatch.setattr("perdure.actors.upkeep.BEGIN_AGAIN", 0.001)
+    works, failures = getattr(SessionIndex, broken), [StorageFailed("no room"), OSError("no disk")]
+
+    def fails(index: SessionIndex) -> Any:
+        if failures:
+            raise failures.pop()
+        return works(index)
+
+    async def main() -> None:
+        clock = RealClock()
+        gate = Gate(clock)
+        async with hosted(tmp_path, Play(gate), clock) as host:
+            await host.send(KEY, "first")
+            await gate.arrived()
+        monkeypatch.setattr(SessionIndex, broken, fails)
+        answered = clock.waiter("an answer")
+        async with hosted(tmp_path, Play(say_and_tell(answered.set)), clock):
+            await clock.wait(answered, 20)
+
+    real(main)
+    assert not failures
 
 
 def test_a_start_with_5000_sessions_opens_none_of_their_files(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
 
 SECOND = 1.0
+BEGIN_AGAIN = 0.5  # seconds, doubled with each try: until an index that failed at the start is tried again
 LOCKS_EVERY = 300.0  # seconds; the lock itself is rewritten when it is ten minutes old
 MANY = 1_000  # dirty files in a second from which one sync of the file system is cheaper than theirs
 LEAST_LETTER = 100  # bytes of the line of a message, at least
@@ -84,19 +86,26 @@ class Upkeep:
     async def _begin(
         self, index: SessionIndex, files: Callable[[], Iterable[Listed]], wake: Callable[[str], None]
     ) -> None:
-        try:
-            if index.fresh:
-                found = await self._io.run(lambda: index.rebuild(self._rows(files())))
-                self._log("index.rebuilt", sessions=found)
-            elif changed := await self._io.run(lambda: self._caught_up(index, files())):
-                self._log("index.caught_up", sessions=changed)
-            self.on_stored(await self._io.run(index.next_timer), ())
-            rows = await self._io.run(lambda: [row for row in index.unfinished() if Path(row.path).exists()])
-        except PerdureError as error:
-            self._log.warning("index.failed", error=str(error))
-            return
+        """A disk that fails now may work soon, and who waits for an answer must not wait for a restart."""
+        for tries in count():
+            try:
+                rows = await self._begun(index, files)
+                break
+            except (PerdureError, OSError) as error:
+                self._log.warning("index.failed", error=str(error))
+            await self._kernel.clock.sleep(min(BEGIN_AGAIN * 2.0 ** min(tries, 9), LOCKS_EVERY))
         for row in rows:
             wake(row.key)
+
+    async def _begun(self, index: SessionIndex, files: Callable[[], Iterable[Listed]]) -> list[Row]:
+        """Sessions with work to do, of an index that knows all files. Raises `PerdureError`, `OSError`."""
+        if index.fresh:
+            found = await self._io.run(lambda: index.rebuild(self._rows(files())))
+            self._log("index.rebuilt", sessions=found)
+        elif changed := await self._io.run(lambda: self._caught_up(index, files())):
+            self._log("index.caught_up", sessions=changed)
+        self.on_stored(await self._io.run(index.next_timer), ())
+        return await self._io.run(lambda: [row for row in index.unfinished() if Path(row.path).exists()])
 
     def _caught_up(self, index: SessionIndex, files: Iterable[Listed]) -> int:
         """Read again what changed behind the index: by another program, or by a host that was killed."""
