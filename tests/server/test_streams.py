@@ -116,7 +116,7 @@ async def _story(folder: Path, steps: list[tuple[str, int]], path: str) -> list[
                         if count <= 0 and last:
                             break
                 if found.host.directory.awake:
-                    await until(lambda: not found.server.working)
+                    await until(lambda: not found.host.directory.at_work)
     async with serving(folder) as found, following(found, path, last) as stream:
         return seen + told(await upto(stream, "ready"))
 
@@ -315,7 +315,7 @@ def test_draining_ends_the_turn_then_the_streams_and_takes_nothing_new(loop: Bac
                 ended: list[bool] = []
 
                 async def drain() -> None:
-                    ended.append(await found.server.drain(20))
+                    ended.append((await found.server.drain(20)).whole)
 
                 group.start_soon(drain)
                 await until(lambda: found.server.shared.draining)
