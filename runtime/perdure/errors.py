@@ -39,6 +39,10 @@ class MessageTooLarge(UsageError):
         self.tokens, self.room = tokens, room
 
 
+class IdReused(UsageError):
+    """A message id was taken by another text before: nothing was accepted; give each message its own id."""
+
+
 # --- the operator must act ------------------------------------------------------------------------
 
 

@@ -41,6 +41,28 @@ def test_a_message_is_answered_and_the_same_id_again_costs_no_second_turn(
     assert len(play.bodies[KEY]) == 1
 
 
+def test_an_id_that_comes_with_another_text_is_refused_waiting_or_answered(tmp_path: Path) -> None:
+    async def main() -> None:
+        gate = Gate(RealClock())
+        async with serving(tmp_path, Play(gate, say("done"))) as found, found.client() as client:
+
+            async def post(mid: str, text: str) -> tuple[int, str]:
+                headers = {"idempotency-key": mid}
+                told = await client.post(f"{PATH}/messages", json={"text": text}, headers=headers)
+                return told.status_code, told.json().get("error", {}).get("kind", "")
+
+            assert await post("m-1", "first") == (202, "")
+            await gate.arrived()
+            assert await post("m-2", "waits") == (202, "")
+            assert await post("m-1", "another") == (422, "id_reused")
+            assert await post("m-2", "another") == (422, "id_reused")
+            assert await post("m-2", "waits") == (202, "")
+            gate.open()
+
+    real(main)
+    assert said_by_users(session_path(tmp_path)) == ["first", "waits"]
+
+
 def test_a_receipt_comes_at_once_and_a_wait_that_is_too_short_ends_with_it(tmp_path: Path) -> None:
     async def main() -> None:
         gate = Gate(RealClock())

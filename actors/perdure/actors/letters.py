@@ -8,13 +8,13 @@ from perdure.actors.messages import Deliver, Note
 from perdure.context.tokens.estimator import measure
 from perdure.contracts import Letter, Receipt
 from perdure.edges.session.history import History
-from perdure.errors import Busy, Closed, MessageTooLarge, PerdureError
+from perdure.errors import Busy, Closed, IdReused, MessageTooLarge, PerdureError
 from perdure.events import Reply
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
 from perdure.kernel.outcome import Outcome, Returned
 from perdure.kernel.waiter import Waiter
-from perdure.records import Assistant, Item, Text, Usage, User
+from perdure.records import Assistant, Block, Item, Text, Usage, User
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -37,11 +37,13 @@ class Letters:
         session, letter = self.session, mail.letter
         transcript = session.transcript
         earlier = transcript.seen(letter)
-        if earlier is not None:
+        if earlier is not None and not self._reused(letter, earlier):
             session.services.durable.settle(mail.ack, earlier)
             self._answer_again(letter, earlier, mail.reply)
             return
         try:
+            if earlier is not None:
+                raise IdReused(f"{letter.key}: the id {letter.mid!r} was given to another text")
             self._fits(letter)
             busy = session.state in ("running", "settling")
             waits = busy or bool(transcript.pending)  # never past an earlier letter
@@ -99,6 +101,19 @@ class Letters:
         else:
             self.asked.append(waiter)
 
+    def _reused(self, letter: Letter, earlier: Receipt) -> bool:
+        """Whether the id came with another text before. What a summary covers is not looked up for that."""
+        if letter.kind != "external_user":
+            return False
+        transcript, text = self.session.transcript, _text_of(letter.content)
+        waiting = transcript.pending.get((letter.sender, letter.mid))
+        if waiting is not None:
+            return _text_of(waiting.letter.content) != text
+        for item in reversed(transcript.items):
+            if item.entry == earlier.entry:
+                return isinstance(item.message, User) and _text_of(item.message.content) != text
+        return False
+
     def _fits(self, letter: Letter) -> None:
         """A message that can't fit the window by itself is refused before it is acknowledged."""
         env = self.session.environment
@@ -134,6 +149,10 @@ class Letters:
             )
         except KernelClosed:
             waiter.fail(Closed("the host is stopping"))
+
+
+def _text_of(content: tuple[Block, ...]) -> str:
+    return "".join(block.text for block in content if isinstance(block, Text))
 
 
 def answer_to(items: list[Item], entry: str) -> Assistant | None:

@@ -12,6 +12,7 @@ from perdure.errors import (
     Closed,
     ContextOverflow,
     Fenced,
+    IdReused,
     Locked,
     MessageTooLarge,
     ModelError,
@@ -55,6 +56,7 @@ NOT_FOUND = "no such session, or not one of yours"
 _KNOWN: tuple[tuple[type[PerdureError], int, str], ...] = (
     (SessionNotFound, 404, "not_found"),
     (MessageTooLarge, 413, "message_too_large"),
+    (IdReused, 422, "id_reused"),
     (UsageError, 400, "invalid"),
     (SegmentGone, 409, "segment_gone"),
     (UnreadableFile, 409, "unreadable_file"),

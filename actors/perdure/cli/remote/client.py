@@ -32,6 +32,7 @@ SILENCE = 60.0  # without even a heartbeat, after which a stream is lost
 LARGEST_EVENT = 2 * 1024 * 1024  # bytes
 _KNOWN: dict[str, type[PerdureError]] = {
     "invalid": UsageError,
+    "id_reused": UsageError,
     "message_too_large": UsageError,
     "attachment_too_large": UsageError,
     "body_too_large": UsageError,
