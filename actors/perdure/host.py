@@ -254,7 +254,7 @@ class Host(Running):
         try:
             new = settings
             if new is None:
-                new = await self.io.run(lambda: load(state=self.folder.path, environ=own.environ))
+                new = await self.io.run(self.reread)
             return adopt(self, new, own_timing=own.timing is not None, own_awake=own.most_awake is not None)
         except ConfigError as error:
             self.log.error("config.refused", error=str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -42,11 +43,13 @@ def run(
         raise UsageError("the HTTP API is not installed: pip install 'perdure[server]'")
     from perdure.server.running import guarded, listen
 
-    settings = load(state=state, flags={"server.host": host, "server.port": port})
+    read = partial(load, state=state, flags={"server.host": host, "server.port": port})
+    settings = read()
     for finding in names_of_nothing(settings, "the configuration"):
         warn(f"perdure: {finding}")
     raise_open_files()
     made = Host(state_folder.state_folder(state).path, settings=settings, approve="events")
+    made.reread = read  # a reload must not forget the flags
     guarded(made)
     sock = listen(settings.server)
     loop, options = loop_of(backend)

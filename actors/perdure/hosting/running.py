@@ -18,6 +18,7 @@ from perdure.contracts import (
 )
 from perdure.edges import disk
 from perdure.edges import state as state_folder
+from perdure.edges.config import load
 from perdure.edges.log import open_log
 from perdure.edges.parked import ParkedLetters
 from perdure.edges.placement import LocalPlacement
@@ -66,6 +67,7 @@ class Running:
         self.away: list[str] = []  # tool servers that could not be reached, and why
         self._freeze, self.pauses = freeze, Pauses(RealClock().now)
         self.settlers: tuple[Settler, ...] = ()  # what else must end before the host does
+        self.reread: Callable[[], Settings] = lambda: load(state=folder.path, environ=given.environ)
         self.adopters: list[Callable[[Settings], Callable[[], object]]] = []  # may refuse, then commit
         self.drained: Drained | None = None
         self.on_lost: Callable[[tuple[str, ...]], object] = lambda jobs: None  # of tasks that won't end
