@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,10 +18,13 @@ from helpers_cli import failed, run
 from helpers_host import KEY, Gate, Play, hosted, messages, real, session_path
 from helpers_kernel import each_loop
 from helpers_serve import serving, until
-from perdure.cli.remote.client import Remote
+from perdure.cli.remote.address import running
+from perdure.cli.remote.client import Remote, asked
 from perdure.cli.remote.talk import RemoteTalk
 from perdure.edges.models.reply import say
-from perdure.edges.served import Served
+from perdure.edges.served import Served, write
+from perdure.edges.state import state_folder
+from perdure.errors import UsageError
 from perdure.events import Event, Notice, Said, TurnFinished
 from perdure.kernel.clock import RealClock
 from perdure.kernel.run import Backend
@@ -190,3 +194,33 @@ def test_a_host_without_a_server_is_still_named(tmp_path: Path) -> None:
             assert f"pid {os.getpid()}" in failed(ran) or "in use" in ran.err
 
     real(main, "asyncio")
+
+
+def test_a_deletion_can_be_tried_out_where_a_host_has_the_session(state: Path) -> None:
+    key = "agent:main:cli:dm:tried"
+    ask(state, "chat", key, "-m", "hello")
+    tried = ask(state, "sessions", "delete", key, "--dry-run")
+    assert (tried["done"], tried["sessions"][0]["key"]) == (False, key)
+    assert ask(state, "sessions", "delete", key)["done"]
+
+
+def test_a_reload_does_not_forget_the_flags_of_the_server(state: Path) -> None:
+    at = running(state)
+    assert at is not None
+    assert asked(at, lambda remote: remote.post("/v1/reload")) == {"applied": [], "refused": []}
+
+
+def test_a_host_that_hangs_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.cli.remote.address.KNOCK", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        write(state_folder(tmp_path), Served(url, "token", os.getpid()))
+        with pytest.raises(UsageError, match=f"pid {os.getpid()}.*has not answered for"):
+            running(tmp_path)
+    assert running(tmp_path) is None
+
+
+def test_a_backup_makes_no_folder_that_may_be_a_disk_not_mounted(state: Path, tmp_path: Path) -> None:
+    ran = run("backup", tmp_path / "away" / "b.zip", "--state", state)
+    assert "no such folder" in failed(ran)
+    assert not (tmp_path / "away").exists()

@@ -24,6 +24,8 @@ def run_backup(out: Path, *, workspaces: bool, force: bool, state: Path | None, 
     refuse_taken(out, force=force)
     if folder.path in (out.resolve(), *out.resolve().parents):
         fail(f"{out}: lies in the state folder itself: put it elsewhere")
+    if not out.resolve().parent.is_dir():  # made by itself, it would hide that a disk is not mounted
+        fail(f"{out}: there is no such folder: make it, or mount it, first")
     done = back_up(folder, out, now_ms(), workspaces=workspaces)
     for problem in done.problems:
         warn(f"perdure: {problem}")

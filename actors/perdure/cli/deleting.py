@@ -24,11 +24,14 @@ def run(key: str, *, dry_run: bool, state: Path | None, as_json: bool) -> int:
     """Exit 0 once it is gone (or would be). Raises `Locked` where anybody has it, or one of its subagents."""
     a_key(key)
     folder = existing(state)
+    at = running(state)
     if dry_run:
-        _refuse_locked(folder.sessions, every := _family(folder.sessions, key))
+        every = _family(folder.sessions, key)
+        if at is None:
+            _refuse_locked(folder.sessions, every)
         _tell(key, [_planned(folder.path, each) for each in every], as_json=as_json, dry_run=True)
         return 0
-    if (at := running(state)) is not None:
+    if at is not None:
         _tell(key, _asked(folder.path, folder.sessions, key, at), as_json=as_json, dry_run=False)
         return 0
     with owning(state) as shop:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -15,13 +14,16 @@ from perdure.errors import UsageError
 
 Address: TypeAlias = Served
 TOKEN = "PERDURE_TOKEN"
-KNOCK = 2.0  # seconds within which a server on this machine takes a connection
+KNOCK = 10.0  # seconds within which a server on this machine says that it lives
 
 
 def running(state: Path | None) -> Address | None:
-    """The running server of a state folder; `None` where there is none, or nobody answers any more."""
+    """The running server of a state folder; `None` where there is none, or nobody listens any more.
+
+    Raises `UsageError` for one that takes the connection and says nothing.
+    """
     told = served.read(state_folder(state))
-    return told if told is not None and _answers(told.url) else None
+    return told if told is not None and _answers(told) else None
 
 
 def elsewhere(url: str) -> Address:
@@ -37,12 +39,16 @@ def elsewhere(url: str) -> Address:
     return Served(url.rstrip("/"), token, 0)
 
 
-def _answers(url: str) -> bool:
-    where = urlsplit(url)
+def _answers(told: Served) -> bool:
+    import httpx2
+
     try:
-        with socket.create_connection((where.hostname or "", where.port or 80), KNOCK):
-            return True
-    except TimeoutError:
-        return True  # somebody is there, and slow
-    except OSError:
+        httpx2.get(f"{told.url}/healthz", timeout=KNOCK, trust_env=False)
+    except httpx2.TimeoutException:
+        why = f"has not answered for {KNOCK:g} s"
+        raise UsageError(
+            f"{told.url}: the host (pid {told.pid}) {why}: is it stopped, or does something block it?"
+        ) from None
+    except httpx2.TransportError:
         return False
+    return True
