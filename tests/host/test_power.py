@@ -223,3 +223,19 @@ def test_answers_come_in_the_order_in_which_they_were_asked_for(loop: Backend, t
             assert told == list(range(7))
 
     virtual(main, loop)
+
+
+@each_loop
+def test_a_timer_comes_once_and_breaks_nothing_before_its_letter_is_durable(
+    loop: Backend, tmp_path: Path
+) -> None:
+    async def main(clock: VirtualClock) -> None:
+        io = IoPolicy(True, sync=True)
+        async with hosted(tmp_path, Play(), clock, settings=POWER, io=io) as host:
+            await host.schedule(KEY, "water the garden", every="1h")
+            await clock.sleep(2 * 3_600 + 60)
+            status = host.status()
+            assert (status["timers"]["fired"], status["totals"]["crashes"]) == (2, 0)
+        assert said_by_users(session_path(tmp_path)) == ["water the garden"] * 2
+
+    virtual(main, loop)
