@@ -22,6 +22,11 @@ PATIENCE = 60.0  # seconds that all of that may take
 MISTAKES = frozenset({400, 401, 403, 404, 409, 413, 415, 422})
 
 
+def question(mid: str) -> str:
+    """What a message says: the same each time it is sent."""
+    return f"question {mid}: " + "and more words " * (4, 40, 40, 160)[int(mid[1:]) % 4]
+
+
 @dataclass
 class Followed:
     """What one event stream told over all connections."""
@@ -67,23 +72,23 @@ class Clients:
         async with self.http() as client:
             while self.posting:
                 self._number += 1
-                mid, text = f"m{self._number:06}", "and more words " * self._rng.choice((4, 40, 40, 160))
-                await self.post(client, sent, mid, f"question {mid}: {text}")
+                mid = f"m{self._number:06}"
+                await self.post(client, sent, mid)
                 sent.acked.append(mid)
                 if self._rng.random() < 0.1:
                     again = self._rng.choice(sent.acked[-200:])
-                    told = await self.post(client, sent, again, f"question {again}")
+                    told = await self.post(client, sent, again)
                     if not told["repeated"]:
                         sent.faults.append(f"{again} was taken twice")
                 await anyio.sleep(self._rng.random() * 0.1)
 
     async def post(
-        self, client: httpx2.AsyncClient, sent: Sent, mid: str, text: str, wait: float | None = None
+        self, client: httpx2.AsyncClient, sent: Sent, mid: str, wait: float | None = None
     ) -> dict[str, object]:
         """Post a message until it is acknowledged; the answer."""
         wait = self._rng.choice((0, 0, 2)) if wait is None else wait
         path = f"/v1/sessions/{sent.key}/messages" + (f"?wait={wait:g}" if wait else "")
-        body = {"text": text, "sender": sent.sender}
+        body = {"text": question(mid), "sender": sent.sender}
         with anyio.fail_after(PATIENCE):
             while True:
                 try:

@@ -169,7 +169,7 @@ async def story(folder: Path, clients: Clients, machine: Machine, rng: random.Ra
     async with clients.http() as client:
         for sent in clients.sent:
             for mid in sent.acked[-AGAIN:]:
-                again = await clients.post(client, sent, mid, "again", 30)
+                again = await clients.post(client, sent, mid, 30)
                 assert (again["repeated"], again["stop"]) == (True, "stop"), again
     for followed in clients.followed:
         assert await clients.visit(followed, until="ready")
