@@ -10,7 +10,6 @@ from perdure.host import Host
 from perdure.server.auth import Keys
 from perdure.server.door import Door
 from perdure.server.hub import Hub
-from perdure.server.metrics import Metrics
 from perdure.server.routes import ENDPOINTS, router
 from perdure.server.state import Serving
 
@@ -29,7 +28,6 @@ def serving(host: Host, local: str, environ: Mapping[str, str]) -> Serving:
         keys=Keys(host.settings, environ, local),
         tenancy=tenancy,
         hub=Hub(grant.token, lambda key: tenancy.of(key).name, settings.stream_kib << 10, settings.streams),
-        metrics=Metrics(host.clock),
     )
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from perdure.server.bodies import Health
 from perdure.server.calls import Call
+from perdure.server.metrics import text
 from perdure.server.problems import json
 
 LEAST_DISK = 32 * 1024 * 1024  # bytes free below which no new message is welcome
@@ -47,6 +48,5 @@ async def status(call: Call) -> Response:
 
 async def metrics(call: Call) -> Response:
     """In Prometheus' text format."""
-    files = await call.host.io.run(lambda: sum(1 for _ in call.host.files.list()))
-    text = call.serving.metrics.text(call.serving, files)
-    return Response(text, 200, None, "text/plain; version=0.0.4; charset=utf-8")
+    files = await call.host.io.run(call.host.files.count)
+    return Response(text(call.serving, files), 200, None, "text/plain; version=0.0.4; charset=utf-8")

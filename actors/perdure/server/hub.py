@@ -133,9 +133,7 @@ class Hub:
         if ring is None:
             ring = self._rings[key] = Ring(self.seq, RING_EVENTS, RING_BYTES)
         self._rings.move_to_end(key)
-        for old in list(self._rings):
-            if len(self._rings) <= RINGS or self._by_key.get(old):
-                break
+        while len(self._rings) > RINGS and not self._by_key.get(old := next(iter(self._rings))):
             del self._rings[old]
         return ring
 

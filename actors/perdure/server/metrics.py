@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from perdure.edges.log_events import grade
 from perdure.edges.resident import rss_bytes
-from perdure.kernel.clock import Clock
 
 if TYPE_CHECKING:
     from perdure.server.state import Serving
 
-PAUSES = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 _TOTALS = {
     "turns": "Turns that ended",
     "steps": "Model calls of turns",
@@ -32,41 +29,11 @@ _TOTALS = {
 }
 
 
-class Metrics:
-    """Of one host. `watch` and `unwatch` begin and end the measuring of the collector's pauses."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._pauses = Histogram(
-            "perdure_gc_pause_seconds",
-            "Pauses of the garbage collector",
-            ("generation",),
-            registry=self._registry,
-            buckets=PAUSES,
-        )
-        self._began = 0.0
-
-    def watch(self) -> None:
-        """Measure the collector's pauses from now on."""
-        gc.callbacks.append(self._paused)
-
-    def unwatch(self) -> None:
-        """No more."""
-        if self._paused in gc.callbacks:
-            gc.callbacks.remove(self._paused)
-
-    def _paused(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            self._began = self._clock.now()
-        elif self._began:
-            self._pauses.labels(str(info["generation"])).observe(self._clock.now() - self._began)
-
-    def text(self, serving: Serving, files: int) -> bytes:
-        """All of it. `files`: sessions that there are, counted beforehand."""
-        figures = CollectorRegistry(auto_describe=False)
-        figures.register(_Figures(serving, files))
-        return generate_latest(figures) + generate_latest(self._registry)
+def text(serving: Serving, files: int) -> bytes:
+    """All of it. `files`: sessions that there are, counted beforehand."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Figures(serving, files))
+    return generate_latest(registry)
 
 
 class _Figures(Collector):
@@ -139,7 +106,7 @@ class _Figures(Collector):
             quantiles = {"0.5": late.p50, "0.99": late.p99, "1": late.max}
             yield _family("gauge", "loop_lag_ms", "How late the loop is, of a minute", quantiles, "quantile")
             yield _one("counter", "loop_blocked", "Times that code held the loop up", late.blocked)
-        yield _one("counter", "gc_pause_all_seconds", "All pauses of the collector", pauses.total)
+        yield _one("counter", "gc_pause_seconds", "All pauses of the collector", pauses.total)
         longest = {str(n): each for n, each in enumerate(pauses.longest)}
         told = "The longest pause of the collector"
         yield _family("gauge", "gc_longest_pause_seconds", told, longest, "generation")

@@ -105,7 +105,6 @@ async def serve(
         leave = host.services.events.subscribe("server", shared.hub.told)
         prepare = partial(_adopted, shared)
         host.adopters.append(prepare)
-        shared.metrics.watch()
         record = served.write(host.folder, served.Served(server.url, token, os.getpid()))
         try:
             async with anyio.create_task_group() as group:
@@ -121,7 +120,6 @@ async def serve(
         finally:
             served.remove(host.folder, record)
             host.adopters.remove(prepare)
-            shared.metrics.unwatch()
             leave()
 
 

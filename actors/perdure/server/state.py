@@ -9,7 +9,6 @@ from perdure.edges.settings_hosting import ServerSettings
 from perdure.host import Host
 from perdure.server.auth import Keys
 from perdure.server.hub import Hub
-from perdure.server.metrics import Metrics
 
 
 @dataclass(slots=True)
@@ -21,6 +20,5 @@ class Serving:
     keys: Keys
     tenancy: Tenancy
     hub: Hub
-    metrics: Metrics
     draining: bool = False
     answered: dict[str, int] = field(default_factory=dict)  # by status class
