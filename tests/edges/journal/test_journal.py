@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 
 from helpers_files import FakeGrant
 from perdure.edges import disk
+from perdure.edges.blobs import LocalBlobs
+from perdure.edges.erasing import Eraser
 from perdure.edges.journal.form import HEADER, Identity, Logged, decode, encode, header
 from perdure.edges.journal.journal import SUSPECT, Journal
 from perdure.edges.journal.replay import recover
 from perdure.edges.journal.segment import read, segments
 from perdure.edges.session.files import SessionFiles
+from perdure.edges.state import StateFolder
 from perdure.errors import NewerState, StorageFailed
+from perdure.hosting import storage
+from perdure.kernel.io import IoPolicy
 
 WHO, LATER = Identity("boot", "1:2"), Identity("later", "1:2")
 KEY = "agent:main:cli:dm:local"
@@ -179,8 +184,10 @@ def test_a_deleted_session_leaves_no_byte_in_the_journal(tmp_path):
     held.close(handover=True)
     path = os.fspath(files.path(KEY))
     assert any(b"CANARY" in found.read_bytes() for found in (tmp_path / "journal").iterdir())
-    assert files.delete(KEY)
-    log.purge(path)
+    forget = storage.forgetting(StateFolder(os.fspath(tmp_path)), log)
+    Eraser(tmp_path, LocalBlobs(tmp_path / "evidence", IoPolicy(False)), None, forget_journal=forget).erase(
+        KEY
+    )
     left = [found for found in tmp_path.rglob("*") if found.is_file() and b"CANARY" in found.read_bytes()]
     assert left == []
     other.file.append((b'{"type":"message","id":"c"}\n',))

@@ -94,17 +94,6 @@ def test_new_puts_the_old_file_aside_and_names_it_as_parent(tmp_path):
     assert open_session(aside).session_id != made.opened.session_id
 
 
-def test_deleting_leaves_nothing_of_a_session_and_all_of_its_neighbours(tmp_path):
-    room = files(tmp_path)
-    for key in (KEY, KEY + ":thread"):
-        room.create(key, "/w", NOW).close(handover=False)
-    room.renew(KEY, "/w", NOW).close(handover=False)
-    (room.path(KEY).parent / (room.path(KEY).name + ".segments")).mkdir()
-    assert room.delete(KEY)
-    assert [p.name for p in room.path(KEY).parent.iterdir()] == [room.path(KEY + ":thread").name]
-    assert not room.delete(KEY)
-
-
 # --- owners ---------------------------------------------------------------------------------------
 
 

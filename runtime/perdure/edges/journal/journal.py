@@ -189,7 +189,7 @@ class Journal:
     def purge(self, path: str) -> None:
         """No byte of a deleted session stays in the journal: for "deletion really deletes". Blocking.
 
-        Call it when the session's file is gone and its deletion was told (`SessionFiles.delete` does).
+        Call it when the session's file is gone and a barrier says so (`hosting.storage.forgetting` does).
         Begins a new segment, syncs the files that the others name and unlinks these; what a replay put
         aside for the file goes, too. Raises `StorageFailed`: then something may be left; call it again.
         """

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -215,16 +214,6 @@ class SessionFiles:
         segments, earlier = Path(f"{path}.segments"), self.earlier(key)
         if earlier and segments.is_dir() and not path.exists():
             disk.rename(segments, f"{earlier[-1]}.segments")
-
-    def delete(self, key: str) -> bool:
-        """Really delete a session: its file, those before it, segments, backups, locks. Close it first."""
-        path = self.path(key)
-        self._void(path)
-        stem = path.name[: -len(keys.SUFFIX)]
-        found = [p for p in path.parent.glob(f"{stem}.*") if p.name.startswith(f"{stem}.")]
-        for each in found:
-            shutil.rmtree(each) if each.is_dir() else disk.unlink(each)
-        return bool(found)
 
     # --- taking over ------------------------------------------------------------------------------
 
