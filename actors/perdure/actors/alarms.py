@@ -147,9 +147,7 @@ class Alarms:
             )
             ack, repeated = session.services.clock.waiter("a timer's letter"), t.seen(letter) is not None
             session.letters.deliver(Deliver(letter, ack))
-            if (
-                ack.done
-            ):  # else it waits for the journal, which may fail: the line is in the file all the same
+            if ack.done:  # else it waits for the journal: the line is in the file all the same
                 ack.result()
             if not repeated:
                 timers.fired += 1

@@ -185,9 +185,8 @@ def test_a_deleted_session_leaves_no_byte_in_the_journal(tmp_path):
     path = os.fspath(files.path(KEY))
     assert any(b"CANARY" in found.read_bytes() for found in (tmp_path / "journal").iterdir())
     forget = storage.forgetting(StateFolder(os.fspath(tmp_path)), log)
-    Eraser(tmp_path, LocalBlobs(tmp_path / "evidence", IoPolicy(False)), None, forget_journal=forget).erase(
-        KEY
-    )
+    blobs = LocalBlobs(tmp_path / "evidence", IoPolicy(False))
+    Eraser(tmp_path, blobs, None, forget_journal=forget).erase(KEY)
     left = [found for found in tmp_path.rglob("*") if found.is_file() and b"CANARY" in found.read_bytes()]
     assert left == []
     other.file.append((b'{"type":"message","id":"c"}\n',))
