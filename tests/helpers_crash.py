@@ -79,6 +79,7 @@ class Tale:
         self.acked: dict[str, list[str]] = {key: [] for key in KEYS}
         self.again: dict[str, list[str]] = {key: [] for key in KEYS}  # found on record when sent again
         self.unsure: dict[str, list[str]] = {key: [] for key in KEYS}
+        self.texts: dict[str, str] = {}  # by message id
         self.entries: dict[str, list[str]] = {key: [] for key in KEYS}
         self.runs: Counter[str] = Counter()
         self.untyped: list[BaseException] = []
@@ -123,6 +124,7 @@ class Client:
         if mid is None:
             tale.sent += 1
             mid = f"m{tale.sent:03}"
+        text = tale.texts.setdefault(mid, text)  # sent again, it is the same message
         if mid not in tale.unsure[key]:
             tale.unsure[key].append(mid)
         for _ in range(4):

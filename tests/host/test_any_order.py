@@ -64,6 +64,7 @@ class Story:
         self.play = Play()
         self.acked: dict[str, list[str]] = {key: [] for key in KEYS}
         self.known: dict[str, list[str]] = {key: [] for key in KEYS}  # to the present file of the session
+        self.texts: dict[str, str] = {}
         self.ran: Counter[str] = Counter()
         self.calls = self.mids = 0
         self.host: Host
@@ -125,7 +126,7 @@ class Story:
             case "redeliver":
                 if self.known[key]:
                     mid = self.known[key][n % len(self.known[key])]
-                    sent = await self.host.send(key, "again", mid=mid)
+                    sent = await self.host.send(key, self.texts[mid], mid=mid)
                     assert sent.receipt.repeated
             case "wait":
                 await self.clock.sleep(n)
@@ -149,7 +150,8 @@ class Story:
                 self.known[key].clear()
 
     async def _deliver(self, key: str, mid: str, n: int) -> None:
-        sent = await self.host.send(key, f"{mid}: {WORDS * (n * n % 23)}", mid=mid)
+        self.texts[mid] = f"{mid}: {WORDS * (n * n % 23)}"
+        sent = await self.host.send(key, self.texts[mid], mid=mid)
         assert not sent.receipt.repeated
         self.acked[key].append(mid)
         self.known[key].append(mid)

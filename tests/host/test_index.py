@@ -216,7 +216,7 @@ def test_old_message_ids_are_known_again_after_the_index_was_deleted(
                 while index.fresh:  # a thread of the host's scans it
                     await anyio.lowlevel.checkpoint()
             for n in range(8):
-                assert (await host.send(KEY, "again", mid=f"m{n}")).receipt.repeated
+                assert (await host.send(KEY, f"message {n} {'x' * 100}", mid=f"m{n}")).receipt.repeated
             assert not play.bodies[KEY]
 
     real(main)
