@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -92,7 +93,7 @@ def survey(
     if blobs:
         wanted = referred()
         for each in _files(folder, "evidence", blobs):
-            digest = each.name.removeprefix("evidence/").replace("/", "")
+            digest = digest_of(each.name)
             young = now_ms - each.changed_ms < GRACE
             why = "a session refers to it" if digest in wanted else "just stored" if young else ""
             found.append(Found("evidence", each.name, each.bytes, each.changed_ms, why))
@@ -214,15 +215,40 @@ def carry_out(folder: StateFolder, doomed: Iterable[Doomed], eraser: Eraser, blo
     """
     every = tuple(doomed)
     archive = _archived(folder, [each for each in every if each.kind not in ("archive", "log")], now_ms)
-    done, failed = [], []
+    done: list[Doomed] = []
+    failed: list[tuple[Doomed, str]] = []
     for each in every:
-        try:
-            _remove(folder, each, eraser, blobs, discard)
-        except (PerdureError, OSError) as error:
-            failed.append((each, str(error)))
-        else:
-            done.append(each)
+        if each.kind != "evidence":
+            _attempt((each,), partial(_remove, folder, each, eraser, discard), done, failed)
+    evidence = tuple(each for each in every if each.kind == "evidence")
+    _attempt(evidence, partial(_sweep, evidence, eraser, blobs), done, failed)
     return Removed(tuple(done), tuple(failed), archive)
+
+
+def _attempt(
+    each: Sequence[Doomed],
+    remove: Callable[[], None],
+    done: list[Doomed],
+    failed: list[tuple[Doomed, str]],
+) -> None:
+    try:
+        remove()
+    except (PerdureError, OSError) as error:
+        failed += [(one, str(error)) for one in each]
+    else:
+        done += each
+
+
+def _sweep(evidence: Sequence[Doomed], eraser: Eraser, blobs: LocalBlobs) -> None:
+    """All together, and last: who refers to it is read once, from every session."""
+    digests = {digest_of(each.name) for each in evidence}
+    if digests:
+        blobs.sweep(lambda: sorted(digests - eraser.referred()))
+
+
+def digest_of(name: str) -> str:
+    """Of evidence by its path below the state folder."""
+    return name.removeprefix("evidence/").replace("/", "")
 
 
 def _archived(folder: StateFolder, every: list[Doomed], now_ms: int) -> str:
@@ -250,18 +276,13 @@ def _paths(folder: StateFolder, each: Doomed) -> list[Path]:
     return mine + [blob for digest in digests if (blob := place(folder.evidence, digest)).is_file()]
 
 
-def _remove(
-    folder: StateFolder, each: Doomed, eraser: Eraser, blobs: LocalBlobs, discard: Callable[[Path], None]
-) -> None:
+def _remove(folder: StateFolder, each: Doomed, eraser: Eraser, discard: Callable[[Path], None]) -> None:
     path = folder.path / each.name
     match each.kind:
         case "session":
             eraser.erase(each.name)
         case "segment" if path.exists():
             discard(path)
-        case "evidence":
-            digest = each.name.removeprefix("evidence/").replace("/", "")
-            blobs.sweep(lambda: () if digest in eraser.referred() else (digest,))
         case "archive" | "log":
             path.unlink(missing_ok=True)
         case _:
