@@ -100,11 +100,6 @@ class Gates:
             for name, p in self._permits.items()
         ]
 
-    def close(self) -> None:
-        """The host stops."""
-        for permits in self._permits.values():
-            permits.close()
-
 
 class Slot:
     """Taken before a request is built, given back with what became of it. Giving twice does nothing."""

@@ -251,6 +251,7 @@ class Running:
         )
         self.deleting.forget_parked = self.parking.forget
         self._stack.callback(found.services.tracing.close)
+        self._stack.callback(found.services.spending.close)
         self.totals = Totals()
         self.services.events.subscribe("totals", self.totals.told)
         self._listeners = self._mids = 0
