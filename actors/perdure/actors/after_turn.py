@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from perdure.actors.engines.lent import context_of
 from perdure.actors.messages import AfterTurn, AfterTurnDone
 from perdure.actors.services import Services
-from perdure.contracts import EngineContext
 
 HOOKS = ("after_turn", "maintain")
 
@@ -15,7 +15,7 @@ async def after_turn(services: Services, key: str, mail: AfterTurn) -> AfterTurn
     """Run the optional hooks; what they raise is logged and harms nobody."""
     view = mail.snapshot
     engine = services.resolver.engine(key)
-    context = EngineContext(view.session_id, key, view.file, view.environment.limits.total)
+    context = context_of(services, view)
     for name in HOOKS:
         hook: Callable[..., Awaitable[object]] | None = getattr(engine, name, None)
         if hook is None:

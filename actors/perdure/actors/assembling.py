@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from perdure.actors.engines.lent import context_of
 from perdure.actors.messages import Snapshot
 from perdure.actors.services import Services
-from perdure.contracts import Assembled, EngineContext
+from perdure.contracts import Assembled
 from perdure.events import Notice
 from perdure.kernel.outcome import Failed, trace_of
 from perdure.records import Items
@@ -12,9 +13,9 @@ from perdure.records import Items
 
 async def assemble(services: Services, view: Snapshot, items: Items) -> Assembled:
     """The engine's answer for `items`."""
-    key, env = view.key, view.environment
+    key = view.key
     engine = services.resolver.engine(key)
-    context = EngineContext(view.session_id, key, view.file, env.limits.total)
+    context = context_of(services, view)
     try:
         with services.clock.fail_after(services.timing.engine):
             found = await engine.assemble(context, items)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Literal
 
 from perdure.actors.coordinator import Reason
+from perdure.actors.engines.lent import context_of
 from perdure.actors.gates import Slot
 from perdure.actors.messages import Compact, Compacted, CompactionFailed, Snapshot
 from perdure.actors.model_call import answer_of
@@ -16,7 +17,7 @@ from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, R
 from perdure.context.compaction.plan import Nothing, Plan, plan
 from perdure.context.policy import policy_for
 from perdure.context.wire import render
-from perdure.contracts import EngineCompaction, EngineContext, Request
+from perdure.contracts import EngineCompaction, Request
 from perdure.errors import ModelError
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.outcome import Failed as Failure
@@ -41,7 +42,7 @@ async def compact(services: Services, key: str, mail: Compact) -> Compacted | Co
 async def _compact(services: Services, key: str, mail: Compact) -> Compacted | CompactionFailed:
     view, engine = mail.snapshot, services.resolver.engine(key)
     builtin = Builtin(services, mail)
-    context = EngineContext(view.session_id, key, view.file, view.environment.limits.total)
+    context = context_of(services, view)
     try:
         with services.clock.fail_after(services.timing.summary + services.timing.engine):
             result = await engine.compact(

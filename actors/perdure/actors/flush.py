@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import partial
 
 from perdure.actors.compaction import planned
+from perdure.actors.engines.lent import context_of
 from perdure.actors.messages import Flush, Flushed, Snapshot
 from perdure.actors.services import Services
 from perdure.context.compaction.plan import Plan
 from perdure.context.compaction.stages import chunk_by_tokens
 from perdure.context.safety.strip import strip
-from perdure.contracts import EngineContext, MemoryFlush
+from perdure.contracts import MemoryFlush
 from perdure.edges import daynote
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.records import Items, Summary
@@ -32,7 +33,7 @@ async def flush(services: Services, key: str, mail: Flush) -> Flushed:
         return Flushed(True)
     try:
         with services.clock.fail_after(services.timing.flush):
-            told = await _told(hook, view, parts(going, view))
+            told = await _told(services, hook, view, parts(going, view))
         if told:
             root, now = services.resolver.workspace(key), services.clock.wall_ms()
             await services.io.run(partial(daynote.append, root, told, now))
@@ -62,8 +63,8 @@ def parts(going: Items, view: Snapshot) -> tuple[Items, ...]:
     return tuple(chunk_by_tokens(strip(going).items, most, view.estimator.item))
 
 
-async def _told(hook: MemoryFlush, view: Snapshot, going: tuple[Items, ...]) -> str:
-    context = EngineContext(view.session_id, view.key, view.file, view.environment.limits.window // PART)
+async def _told(services: Services, hook: MemoryFlush, view: Snapshot, going: tuple[Items, ...]) -> str:
+    context = context_of(services, view, view.environment.limits.window // PART)
     told, room = [], MOST
     for part in going:
         text = await hook(context, part)

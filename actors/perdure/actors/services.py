@@ -22,7 +22,16 @@ from perdure.context.compaction.prompts import Instructions
 from perdure.context.environment import Environment
 from perdure.context.numbers import PRUNE_TTL_SECONDS
 from perdure.context.pipeline import TransformContext
-from perdure.contracts import Blobs, CompactionReason, ContextEngine, MemoryFlush, Model, Pressure, Tool
+from perdure.contracts import (
+    Blobs,
+    CompactionReason,
+    ContextEngine,
+    MemoryFlush,
+    Model,
+    PluginRuntime,
+    Pressure,
+    Tool,
+)
 from perdure.edges.images import Scaler
 from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
@@ -134,6 +143,7 @@ class Services:
     approvals: Approvals
     calls: Calls
     memory: Memory
+    lent: Callable[[str], PluginRuntime]
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None

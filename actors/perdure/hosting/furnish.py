@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from perdure.actors import tree
@@ -11,6 +11,7 @@ from perdure.actors.budgeting import UNBOUNDED, budget
 from perdure.actors.calls import Calls
 from perdure.actors.directory import Directory
 from perdure.actors.durable import Durable
+from perdure.actors.engines.lent import Lending
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
 from perdure.actors.memory import Memory
@@ -27,7 +28,7 @@ from perdure.actors.upkeep import Upkeep
 from perdure.actors.waits import Waits
 from perdure.context.cache.contract import LIFE
 from perdure.context.numbers import PRUNE_TTL_SECONDS
-from perdure.contracts import Tool
+from perdure.contracts import PluginRuntime, Tool
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.erasing import Eraser
 from perdure.edges.images import scaler
@@ -89,7 +90,9 @@ def session_files(ground: Ground) -> SessionFiles:
     )
 
 
-def resolver(ground: Ground, given: Given, tools: Mapping[str, Tool]) -> HostResolver:
+def resolver(
+    ground: Ground, given: Given, tools: Mapping[str, Tool], lent: Callable[[str], PluginRuntime]
+) -> HostResolver:
     """What sessions run with. A missing model or engine is told at the start, or refused."""
     default, factories = _models(ground, given)
     found = HostResolver(
@@ -98,7 +101,7 @@ def resolver(ground: Ground, given: Given, tools: Mapping[str, Tool]) -> HostRes
         default=default,
         factories=factories,
         tools=tools,
-        engine_of=lambda id: given.engine or ground.registry.create(id),
+        engine_of=lambda id: given.engine or ground.registry.create(id, lent(id)),
         workspace=given.workspace,
         shown_workspace=given.shown_workspace,
         models=given.models,
@@ -147,7 +150,9 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     if tools is None:
         tools = default_tools(settings, approvals.granted, ahead=True)
     by_name = {tool.spec.name: tool for tool in (*tools, *more)}
-    resolved = resolver(ground, given, by_name)
+    services: Services
+    lent = Lending(ground.folder.path, settings.plugins, lambda: services)
+    resolved = resolver(ground, given, by_name, lent)
     tell = (log, resolved.stands_in, events.publish)
     compaction, cache = settings.compaction, settings.cache
     blobs = LocalBlobs(ground.folder.evidence, ground.io)
@@ -155,7 +160,6 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     tenancy, limits = Tenancy(settings), settings.limits
     capped = Spending.capped(tenancy, limits)
     journal = SpendJournal(ground.folder.path / "spend.jsonl") if capped else None
-    services: Services
     directory: Directory
     services = Services(
         kernel=kernel,
@@ -184,6 +188,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         approvals=approvals,
         calls=Calls(),
         memory=memory(ground, given, events),
+        lent=lent,
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
-from perdure.contracts import Assembled, EngineCompaction, EngineContext, EngineInfo
-from perdure.records import Items, Message
+from perdure.contracts import Assembled, Delegate, EngineCompaction, EngineContext, EngineInfo
+from perdure.records import Item, Items
 
 
 class LegacyEngine:
@@ -13,7 +11,7 @@ class LegacyEngine:
 
     info = EngineInfo("legacy", "Legacy context engine", passive=True)
 
-    async def ingest(self, context: EngineContext, message: Message) -> bool:
+    async def ingest(self, context: EngineContext, item: Item) -> bool:
         """Nothing to store: the log is the truth."""
         return False
 
@@ -22,12 +20,7 @@ class LegacyEngine:
         return Assembled(messages)
 
     async def compact(
-        self,
-        context: EngineContext,
-        delegate: Callable[[], Awaitable[EngineCompaction]],
-        *,
-        force: bool,
-        instructions: str,
+        self, context: EngineContext, delegate: Delegate, *, force: bool, instructions: str
     ) -> EngineCompaction:
         """What the runtime would do."""
         return await delegate()

@@ -21,6 +21,8 @@ EVENTS: dict[str, tuple[Grade, str]] = {
     "index.failed": ("warning", "the index took or gave nothing: sessions go on without it"),
     "index.rebuilt": ("note", "the index was made anew from the session files"),
     "index.left_out": ("warning", "a file could not be read for the index"),
+    # --- plugins
+    "plugin.told": ("note", "a plugin says something; the field `what` names it"),
     # --- a session's life
     "session.left_awake": ("note", "a host that died had this session awake: it is looked at"),
     "session.resumed": ("note", "a turn that was cut off is taken up"),

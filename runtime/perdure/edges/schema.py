@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import msgspec
 from msgspec import inspect
 
-from perdure.edges.settings import ListedModel
+from perdure.edges.settings import ListedModel, PluginOptions
 from perdure.records import Record
 
 R = TypeVar("R", bound=Record)
@@ -132,7 +132,15 @@ def _table(
         fields = ", ".join(sorted(field.name for field in kind.fields if field.name != "name"))
         findings.append(Finding(value.source, at, "a value where a table belongs", f"a table of {fields}"))
         return False, {}
+    if kind.cls is PluginOptions:  # a plugin's own keys: only the plugin knows them
+        return True, {"values": msgspec.json.encode(_plain(value))}
     return True, _fields(kind, value, at + ".", findings)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, _Leaf):
+        return value.value
+    return {key: _plain(each) for key, each in value.items()}
 
 
 def _named_tables(kind: inspect.StructType, value: Any, at: str, findings: list[Finding]) -> tuple[bool, Any]:

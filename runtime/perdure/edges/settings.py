@@ -7,8 +7,9 @@ Zero means "the built-in rule" where a number is derived from the model's window
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import Meta
 
 from perdure.edges.settings_hosting import (
@@ -232,15 +233,36 @@ class SlotSettings(Record):
     """
 
     context_engine: str = "legacy"
+    memory: str = "none"
     compaction_trigger: str = ""
 
 
+class PluginOptions(Record):
+    """`[plugins.config.NAME]`: a plugin's own keys, as a JSON object; only the plugin knows them."""
+
+    name: str
+    values: bytes = b"{}"
+
+
 class PluginSettings(Record):
-    """`[plugins]`: `strict` refuses a missing or broken engine instead of falling back to legacy."""
+    """`[plugins]`: `strict` refuses a missing or broken engine instead of falling back to legacy.
+
+    `shadow`: an engine that assembles beside the chosen one, on `shadow_share` of the requests, and whose
+    answers are compared and never sent ("": none). `deadline_seconds`: of each call of a plugin.
+    """
 
     slots: SlotSettings = SlotSettings()
     strict: bool = False
+    shadow: str = ""
+    shadow_share: Share = 1.0
     deadline_seconds: Seconds = 30.0
+    config: tuple[PluginOptions, ...] = ()
+
+    def options(self, name: str) -> dict[str, Any]:
+        """What the configuration says to the plugin `name`."""
+        found = next((each.values for each in self.config if each.name == name), b"{}")
+        table: dict[str, Any] = msgspec.json.decode(found)
+        return table
 
 
 class PromptSettings(Record):

@@ -16,6 +16,8 @@ from perdure.edges import segments
 from perdure.edges.session.decode import decode_entry, decode_message, entry_message
 from perdure.edges.session.load import load
 from perdure.edges.session.own import facts_of
+from perdure.edges.session.tail import open_session
+from perdure.edges.session.view import message_of
 from perdure.errors import UsageError
 from perdure.records import (
     Assistant,
@@ -23,6 +25,8 @@ from perdure.records import (
     BranchSummary,
     Custom,
     Image,
+    Item,
+    Items,
     Message,
     Summary,
     Text,
@@ -77,6 +81,29 @@ class History:
         if moved is not None:
             return moved
         raise UsageError(f"no entry {ref} in this session")
+
+    def messages(self, after: str = "", limit: int = 1_000) -> Items:
+        """Messages of the live path behind the entry `after` ("": all), oldest first, at most `limit`.
+
+        Covered and moved ones are among them; the summaries that cover them are not. Raises `LookupError`
+        where `after` is not on the path, `SegmentGone` where a part of it is gone.
+        """
+        past = load(self.path).past
+        leaf = open_session(self.path).leaf
+        if leaf is None:
+            return ()
+        nodes = [past.graph.nodes[at] for at in past.view(leaf).path]
+        start = next((at + 1 for at, node in enumerate(nodes) if node.id == after), 0)
+        if after and not start:
+            raise LookupError(f"{after} is no entry of this session's branch")
+        found = []
+        for node in nodes[start:]:
+            message = message_of(node, past.read)
+            if message is not None and not isinstance(message, Summary):
+                found.append(Item(node.id, message))
+                if len(found) == limit:
+                    break
+        return tuple(found)
 
     def search(self, text: str, limit: int) -> str:
         """Entries that mention `text` (case ignored), newest first: id, who, and the place.

@@ -1,0 +1,1 @@
+"""Context engines as actors: which one a session has, calls with deadlines, health, delivery."""

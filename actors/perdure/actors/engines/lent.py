@@ -1,0 +1,112 @@
+"""What a host lends its plugins: a folder, their settings, the I/O policy, the clock, a model, the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perdure.actors.engines.completing import completed
+from perdure.actors.messages import Snapshot
+from perdure.actors.services import Services
+from perdure.context.tokens.estimator import Estimator
+from perdure.contracts import EngineContext, PluginRuntime, Replacement, Rewritten
+from perdure.edges.session.history import History
+from perdure.edges.settings import PluginSettings
+from perdure.errors import UsageError
+from perdure.records import Items, Text, User
+
+T = TypeVar("T")
+PLUGINS = "plugins"  # the folder in the state folder
+
+
+class Lent:
+    """`PluginRuntime` of the plugin `name`; `services` is asked with each use, for it comes after plugins."""
+
+    def __init__(
+        self, name: str, state: Path, settings: Mapping[str, Any], services: Callable[[], Services]
+    ) -> None:
+        self.name, self.settings, self._state, self._services = name, settings, state, services
+
+    @property
+    def store(self) -> Path:
+        """The plugin's folder, made on first use."""
+        folder = self._state / PLUGINS / self.name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    @property
+    def virtual(self) -> bool:
+        return self._services().clock.virtual
+
+    def wall_ms(self) -> int:
+        return self._services().clock.wall_ms()
+
+    async def run_blocking(self, work: Callable[[], T]) -> T:
+        return await self._services().io.run(work)
+
+    async def complete(self, key: str, prompt: str, *, system: str = "", max_tokens: int = 2_000) -> str:
+        return await completed(self._services(), key, prompt, system=system, max_tokens=max_tokens)
+
+    def log(self, event: str, **fields: object) -> None:
+        self._services().log("plugin.told", plugin=self.name, what=event, **fields)
+
+
+class Lending:
+    """Makes what each plugin is lent, once."""
+
+    def __init__(self, state: Path, settings: PluginSettings, services: Callable[[], Services]) -> None:
+        self._state, self._settings, self._services = state, settings, services
+        self._made: dict[str, Lent] = {}
+
+    def __call__(self, name: str) -> PluginRuntime:
+        if name not in self._made:
+            self._made[name] = Lent(name, self._state, self._settings.options(name), self._services)
+        return self._made[name]
+
+
+class SessionLent:
+    """`EngineRuntime` of one call: what its plugin is lent, and the session that the call is about."""
+
+    def __init__(self, plugin: PluginRuntime, services: Services, file: str, estimator: Estimator) -> None:
+        self._plugin, self._services, self._file, self._estimator = plugin, services, Path(file), estimator
+        self.settings, self.virtual = plugin.settings, plugin.virtual
+        self.wall_ms, self.run_blocking = plugin.wall_ms, plugin.run_blocking
+        self.complete, self.log = plugin.complete, plugin.log
+
+    @property
+    def store(self) -> Path:
+        return self._plugin.store
+
+    def estimate(self, items: Items) -> int:
+        return sum(map(self._estimator.item, items))
+
+    async def history(self, after: str = "", limit: int = 1_000) -> Items:
+        return await self._services.io.run(partial(History(self._file).messages, after, limit))
+
+    async def rewrite_transcript_entries(self, replacements: tuple[Replacement, ...]) -> Rewritten:
+        raise UsageError("entries are rewritten in `maintain` only")
+
+
+def context_of(services: Services, view: Snapshot, budget: int | None = None) -> EngineContext:
+    """What an engine is told about the session of a snapshot."""
+    env = view.environment
+    plugin = services.lent(services.resolver.engine(view.key).info.id)
+    return EngineContext(
+        session_id=view.session_id,
+        session_key=view.key,
+        session_file=view.file,
+        token_budget=env.limits.total if budget is None else budget,
+        runtime=SessionLent(plugin, services, view.file, view.estimator),
+        model=env.model,
+        prompt=newest_prompt(view.items),
+        tools=tuple(spec.name for spec in env.tools),
+    )
+
+
+def newest_prompt(items: Items) -> str:
+    """The text of the newest user message, "" where there is none."""
+    users = (item.message for item in reversed(items) if isinstance(item.message, User))
+    newest = next(users, User(()))
+    return "\n".join(block.text for block in newest.content if isinstance(block, Text))

@@ -1,0 +1,14 @@
+"""The plugins that come with perdure, by slot and id. A factory imports what it makes when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.no_memory import NoMemory
+from perdure.plugins.triggers import Auto, Manual
+
+ENGINES: Mapping[str, Callable[..., Any]] = {"legacy": LegacyEngine}
+MEMORIES: Mapping[str, Callable[..., Any]] = {"none": NoMemory}
+TRIGGERS: Mapping[str, Callable[..., Any]] = {"auto": Auto, "manual": Manual}
