@@ -60,6 +60,10 @@ class NewerState(UnreadableFile):
         )
 
 
+class DamagedStore(PerdureError):
+    """A plugin's database is damaged, or none at all: it was left as it is; move it aside to rebuild it."""
+
+
 class SegmentGone(PerdureError):
     """What is asked for was moved into a segment that was discarded or lost: choose a later entry."""
 
