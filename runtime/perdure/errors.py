@@ -76,6 +76,10 @@ class StorageFailed(PerdureError):
     """A write failed (full disk, I/O error) and was cut back; nothing was acknowledged. Retryable."""
 
 
+class EngineUnavailable(PerdureError):
+    """The chosen context engine failed, and the policy is strict: nothing was sent to the model."""
+
+
 class Fenced(PerdureError):
     """Another owner took the file over: nothing was acknowledged; send again, the new owner answers."""
 

@@ -192,14 +192,15 @@ def test_a_turn_that_overflows_while_nothing_can_compact_says_so_and_who_takes_w
             raise ZeroDivisionError("a bug")
 
     play = Play(*[long(n) for n in range(8)], fail("overflow"), say("later"))
+    strict = Settings(plugins=PluginSettings(strict=True))
 
     async def main(clock: VirtualClock) -> None:
-        async with hosted(tmp_path, play, clock, engine=Broken()) as host:
+        async with hosted(tmp_path, play, clock, engine=Broken(), settings=strict) as host:
             await grow(host)
             reply = await ask(host, "one more")
             assert (reply.stop, reply.overflow.cause) == ("overflow", "summariser")
             assert sum(tokens for _, tokens in reply.overflow.owners) == reply.overflow.tokens
-            assert "broken failed: ZeroDivisionError('a bug')" in reply.errors[-1]
+            assert "broken.compact: ZeroDivisionError: a bug" in reply.errors[-1]
             assert "\n" not in reply.errors[-1]
             assert (await ask(host, "again")).text == "later"
 

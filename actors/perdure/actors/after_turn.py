@@ -1,31 +1,53 @@
-"""Worker: the engine's hooks behind a turn. Its answer lets the session look at its size and rest."""
+"""Worker: the engine's hooks behind a turn or a compaction. Its answer lets the session rest."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
+from perdure.actors.engines.calling import PluginFailed
+from perdure.actors.engines.delivering import caught_up
 from perdure.actors.engines.lent import context_of
-from perdure.actors.messages import AfterTurn, AfterTurnDone
+from perdure.actors.engines.rewriting import Rewriter
+from perdure.actors.messages import AfterTurn, AfterTurnDone, Snapshot
 from perdure.actors.services import Services
+from perdure.contracts import Maintained, Moment, TurnReport
+from perdure.edges.session.facts import Delivered
+from perdure.errors import PerdureError
 
-HOOKS = ("after_turn", "maintain")
+WELL = ("stop", "length")  # how a turn ends after which an engine may tidy up
 
 
 async def after_turn(services: Services, key: str, mail: AfterTurn) -> AfterTurnDone:
-    """Run the optional hooks; what they raise is logged and harms nobody."""
+    """Deliver what is left of the turn, then the hooks; what they raise is told and harms nobody."""
     view = mail.snapshot
-    engine = services.resolver.engine(key)
+    engine = services.engines.of(view.environment.engine)
+    if engine.info.passive or engine.resting(key):
+        return AfterTurnDone(mail.turn)
+    try:
+        await caught_up(services, view)
+        if mail.stop and engine.has("after_turn"):
+            await _report(services, mail)
+        if engine.has("maintain"):
+            for moment in moments(mail):
+                context = context_of(services, view, rewrite=Rewriter(services, view))
+                await engine.call(context, "maintain", moment, returns=Maintained)
+    except PluginFailed:
+        return AfterTurnDone(mail.turn)
+    except PerdureError as error:  # the session is gone, or its disk is full
+        services.log.error("engine.hooks_cut", session=key, engine=engine.id, error=str(error))
+        return AfterTurnDone(mail.turn)
+    last = engine.attachment(key, view.session_id).cursor
+    return AfterTurnDone(mail.turn, Delivered(engine.id, last) if last else None)
+
+
+def moments(mail: AfterTurn) -> tuple[Moment, ...]:
+    """After each compaction, and each turn that ended well."""
+    return (*(("compaction",) if mail.compacted else ()), *(("turn",) if mail.stop in WELL else ()))
+
+
+async def _report(services: Services, mail: AfterTurn) -> None:
+    view: Snapshot = mail.snapshot
+    engine = services.engines.of(view.environment.engine)
+    attached = engine.attachment(view.key, view.session_id)
     context = context_of(services, view)
-    for name in HOOKS:
-        hook: Callable[..., Awaitable[object]] | None = getattr(engine, name, None)
-        if hook is None:
-            continue
-        try:
-            with services.clock.fail_after(services.timing.engine):
-                await hook(context, view.items)
-        except Exception as error:
-            services.log.error(
-                "engine.failed", session=key, engine=engine.info.id, method=name, error=repr(error)
-            )
-            break
-    return AfterTurnDone(mail.turn)
+    report = TurnReport(attached.fresh, view.items, mail.stop, context.runtime.estimate(view.items))
+    await engine.call(context, "after_turn", report)
+    attached.fresh = ()

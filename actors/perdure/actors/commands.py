@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HELP = (
     "commands: /help, /compact [focus], /undo, /pin [TEXT], /pins, /unpin N|all, /status, /model [ref], "
-    "/think [level], /name TEXT, /outbox [retry|drop ENTRY|all], "
+    "/think [level], /engine [NAME|default], /name TEXT, /outbox [retry|drop ENTRY|all], "
     "/approvals, /approve [ID] [session], /deny [ID] [why], /abort, /new"
 )
 LEVELS = ("off", "minimal", "low", "medium", "high")
@@ -40,6 +40,8 @@ def run(session: Session, mail: Command) -> None:
                 answer = status(session)
             case "model":
                 answer = _model(session, mail.argument)
+            case "engine":
+                answer = _engine(session, mail.argument)
             case "think":
                 answer = _think(session, mail.argument)
             case "name":
@@ -116,6 +118,19 @@ def _model(session: Session, ref: str) -> str:
     if session.compacting.consider("model_switch"):
         return f"{told} The context of {used:,} tokens is compacted for it before the next answer."
     return f"{told} The context of {used:,} tokens is over its line of {limits.threshold:,}: send /compact."
+
+
+def _engine(session: Session, name: str) -> str:
+    """The session's own engine from the next turn on; `default` is the slot's again."""
+    engines, now = session.services.engines, session.environment.engine
+    if not name:
+        return f"The context engine is {now}."
+    if session.state != "idle":
+        raise UsageError("a turn runs: choose an engine when it is over")
+    chosen = "" if name == "default" else engines.of(name).id
+    session.transcript.choose_engine(chosen)
+    session.surroundings.adopt(session.transcript.settings, "engine")
+    return f"The context engine is now {session.environment.engine}."
 
 
 def _think(session: Session, level: str) -> str:

@@ -18,8 +18,10 @@ from perdure.actors.messages import (
     Flushed,
     Idle,
     Overflowed,
+    Snapshot,
 )
 from perdure.actors.urgency import slack
+from perdure.actors.view import begins_with
 from perdure.context.compaction.proof import Refusal
 from perdure.context.text.plural import counted
 from perdure.context.tokens.floor import floor_of, in_words
@@ -29,7 +31,7 @@ from perdure.events import Overflow
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.outcome import Cancelled, Outcome, describe
 from perdure.kernel.waiter import Waiter
-from perdure.records import Item, Items, Pinned
+from perdure.records import Pinned
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -58,6 +60,7 @@ class Compacting:
         self.session, self.state = session, state
         self.told = ""  # why the latest attempt led nowhere; empty after a commit
         self._noted = ""  # the last entry that memory has seen
+        self._shown: Snapshot | None = None  # to memory's flush
         self._floor_told = False  # that system and tools alone are over the threshold
         self._soft = False  # the flush under way was begun ahead of a compaction
         self._asked: list[Waiter[str]] = []
@@ -204,7 +207,8 @@ class Compacting:
 
     def _flush(self) -> None:
         self.state, self._soft = coordinator.flushing(self.state), self.state.running is None
-        mail = Flush(self.session.snapshot(), self._noted, self.state.running, self._slack)
+        self._shown = self.session.snapshot()
+        mail = Flush(self._shown, self._noted, self.state.running, self._slack)
         if not self.session.submit("flush", mail, lambda _outcome: Flushed(False)):
             self.flushed(Flushed(False))
 
@@ -217,13 +221,14 @@ class Compacting:
         if waited and self._soft:
             self._flush()
         elif waited:
-            self._summarise()
+            self._summarise(self._shown)  # and nothing that came since: memory has not seen it
 
-    def _summarise(self) -> None:
+    def _summarise(self, shown: Snapshot | None = None) -> None:
         run, reason = self.state.run, self.state.running
         assert reason is not None
-        mail = Compact(run, self.session.snapshot(), reason, self._focus, self._slack)
-        self._tried = self.session.transcript.leaf
+        stands = shown is not None and shown.generation == self.session.transcript.generation
+        view = shown if shown is not None and stands else self.session.snapshot()
+        mail, self._tried = Compact(run, view, reason, self._focus, self._slack), view.leaf
 
         def instead(outcome: Outcome) -> CompactionFailed:
             stopped = isinstance(outcome, Cancelled)
@@ -286,7 +291,9 @@ class Compacting:
 
     def _commit(self, mail: Compacted) -> None:
         t, done = self.session.transcript, mail.done
-        if mail.generation != t.generation or (done is not None and not _begins(t.items, done.plan.before)):
+        if mail.generation != t.generation or (
+            done is not None and not begins_with(t.items, done.plan.before)
+        ):
             self.state = coordinator.dropped(self.state)
             self._answer(CHANGED)
             self._go_on()
@@ -320,6 +327,7 @@ class Compacting:
         self.state, self.told = coordinator.committed(self.state), ""
         self._answer(text)
         self.session.notice("compaction", text)
+        self.session.turns.tidy()
         self._go_on()
 
     def _ended(self, kind: str, why: str) -> None:
@@ -389,8 +397,3 @@ class Compacting:
         text = f"{said} ({parts}), and it can't be made smaller: {why}; {WHAT_TO_DO[cause]}"
         typed = Overflow(cause, tokens, limit, overflow.owners)
         self.session.turns.end_badly("overflow", " ".join(text.split()), typed)
-
-
-def _begins(items: list[Item], before: Items) -> bool:
-    """Whether the view still begins with what a summary was made of."""
-    return len(items) >= len(before) and all(a.entry == b.entry for a, b in zip(before, items, strict=False))

@@ -7,21 +7,23 @@ from functools import partial
 from typing import Literal
 
 from perdure.actors.coordinator import Reason
+from perdure.actors.engines.actor import EngineActor
+from perdure.actors.engines.calling import PluginFailed
+from perdure.actors.engines.delivering import caught_up
 from perdure.actors.engines.lent import context_of
 from perdure.actors.gates import Slot
 from perdure.actors.messages import Compact, Compacted, CompactionFailed, Snapshot
 from perdure.actors.model_call import answer_of
 from perdure.actors.services import Services
 from perdure.actors.urgency import band
+from perdure.context.compaction.adopt import adopted
 from perdure.context.compaction.fold import Answered, Ask, Done, Failed, Fold, Reply
-from perdure.context.compaction.plan import Nothing, Plan, plan
+from perdure.context.compaction.plan import Nothing, Plan, plan, planned_at
+from perdure.context.compaction.proof import Refusal
 from perdure.context.policy import policy_for
 from perdure.context.wire import render
 from perdure.contracts import EngineCompaction, Request
 from perdure.errors import ModelError
-from perdure.kernel.errors import DeadlineExceeded
-from perdure.kernel.outcome import Failed as Failure
-from perdure.kernel.outcome import trace_of
 from perdure.records import Item, ModelInfo, Text, User
 
 _KINDS: Mapping[str, Literal["unreachable", "aborted"]] = {
@@ -40,25 +42,46 @@ async def compact(services: Services, key: str, mail: Compact) -> Compacted | Co
 
 
 async def _compact(services: Services, key: str, mail: Compact) -> Compacted | CompactionFailed:
-    view, engine = mail.snapshot, services.resolver.engine(key)
-    builtin = Builtin(services, mail)
-    context = context_of(services, view)
-    try:
-        with services.clock.fail_after(services.timing.summary + services.timing.engine):
-            result = await engine.compact(
-                context, builtin.run, force=forced(mail.reason), instructions=mail.instructions
-            )
-    except DeadlineExceeded:
-        waited = services.timing.summary + services.timing.engine
-        return CompactionFailed(mail.run, "engine", f"{engine.info.id} did not end within {waited:.0f} s")
-    except Exception as error:
-        services.log.error(
-            "engine.failed", session=key, engine=engine.info.id, trace=trace_of(Failure(error))
-        )
-        return CompactionFailed(mail.run, "engine", f"{engine.info.id} failed: {error!r}")
+    view, builtin = mail.snapshot, Builtin(services, mail)
+    engine = services.engines.of(view.environment.engine)
+    if engine.passes_through or engine.resting(key):
+        result = await builtin.run()
+    else:
+        try:
+            result = await _by_engine(services, engine, builtin)
+        except PluginFailed as error:
+            if services.engines.strict:
+                return CompactionFailed(mail.run, "engine", str(error))
+            builtin = Builtin(services, mail)
+            result = await builtin.run()
     if not result.compacted:
         return CompactionFailed(mail.run, builtin.kind, result.reason or "the engine did not compact")
     return Compacted(mail.run, view.generation, builtin.done)
+
+
+async def _by_engine(services: Services, engine: EngineActor, builtin: Builtin) -> EngineCompaction:
+    """What the engine did, by itself or by the builtin. Raises `PluginFailed`."""
+    mail = builtin.mail
+    if not engine.info.passive:
+        await caught_up(services, mail.snapshot)
+    result: EngineCompaction = await engine.call(
+        context_of(services, mail.snapshot),
+        "compact",
+        builtin.run,
+        force=forced(mail.reason),
+        instructions=mail.instructions,
+        seconds=services.timing.summary + services.timing.engine,
+        returns=EngineCompaction,
+    )
+    if result.compacted and builtin.done is None and result.summary and result.first_kept:
+        refused = builtin.adopt(result)
+        if refused:
+            error = PluginFailed(engine.id, "compact", refused)
+            engine.failed(mail.snapshot.key, error)
+            raise error
+    if mail.reason == "size" and not result.compacted and builtin.done is None:
+        return await builtin.run()  # whatever an engine thinks: the view in memory and in the file is bounded
+    return result
 
 
 class Builtin:
@@ -102,6 +125,19 @@ class Builtin:
             self.calls += 1
             await io.run(fold.answer, await self._summary(info, ask))
         return self._ended(fold)
+
+    def adopt(self, told: EngineCompaction) -> str:
+        """Take an engine's own summary, to be proven and committed like ours; else why it can't be."""
+        view = self.mail.snapshot
+        at = next((i for i, item in enumerate(view.items) if item.entry == told.first_kept), 0)
+        chosen = planned_at(view.items, at, running=view.running, pinned=view.pinned, unseen=view.unseen)
+        if isinstance(chosen, Nothing):
+            return f"its first kept entry {told.first_kept} can't be where the view is cut"
+        found = adopted(chosen, told.summary, limits=view.environment.limits, estimator=self.estimator)
+        if isinstance(found, Refusal):
+            return f"its summary is refused: {found.reason} {found.detail}".strip()
+        self.done = found
+        return ""
 
     async def _summary(self, info: ModelInfo, ask: Ask) -> Reply:
         mail = self.mail

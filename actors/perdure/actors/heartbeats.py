@@ -121,7 +121,6 @@ class Heart:
         origin = Origin(SENDER, str(mail.due), now)
         answer = replace(mail.said, content=(Text(text),), usage=None, timestamp=now)
         items = (t.append(asked, origin=origin), t.append(answer))
-        session.turns.ingest(*items)
         entries = tuple(item.entry for item in items)
         reply = Reply(session.key, text, "stop", mail.steps, mail.usage, entries)
         services.log("heartbeat.spoke", session=session.key, entry=entries[-1])

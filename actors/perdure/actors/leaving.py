@@ -159,6 +159,7 @@ class Leaving:
 
     def _let_go(self) -> None:
         self.session.state = "closed"
+        self.session.services.engines.left(self.session.key)
         self.session.release(self.session.key)
 
     def _tell_closed(self) -> None:

@@ -15,7 +15,7 @@ from perdure.context.environment import Environment
 from perdure.context.tokens.estimator import Estimator, Measure
 from perdure.contracts import Letter, Receipt
 from perdure.edges.schedule import Timer
-from perdure.edges.session.facts import Outgoing
+from perdure.edges.session.facts import Delivered, Outgoing
 from perdure.edges.session.files import Held
 from perdure.edges.session.rewrite import Prepared
 from perdure.events import Overflow, Reply
@@ -215,9 +215,17 @@ class Kept(Mail):
 
 
 class AfterTurnDone(Mail):
-    """Engine hooks of a turn have run."""
+    """Engine hooks of a turn have run. `told`: how far the engine was told, if it took all of it."""
 
     turn: int
+    told: Delivered | None = None
+
+
+class Rewrite(Mail):
+    """The engine's `maintain` changes entries with `make(held, now_ms)`; `done` gets what that returns."""
+
+    make: Callable[[Held, int], Any]
+    done: Waiter[Any]
 
 
 class Flushed(Mail):
@@ -282,25 +290,25 @@ class Snapshot(Mail):
     running: bool = False
     cache_age: float | None = None  # seconds since a model last read this view; None: never
     refreshed: str = ""  # why the environment was last resolved anew
+    delivered: Mapping[str, str] = MappingProxyType({})  # how far engines without a cursor were told
 
 
 # --- to the workers -------------------------------------------------------------------------------
 
 
 class Ingest(Mail):
-    """Committed entries, in order, for the engine."""
+    """The engine is to be told what the snapshot shows and it has not heard yet."""
 
-    key: str
-    file: str
-    session_id: str
-    items: Items
+    snapshot: Snapshot
 
 
 class AfterTurn(Mail):
-    """A turn has ended; the engine's `after_turn` and `maintain` follow."""
+    """A turn has ended as `stop` says ("": none has), or a compaction was committed: the engine's hooks."""
 
     snapshot: Snapshot
     turn: int
+    stop: str = ""
+    compacted: bool = False
 
 
 class Flush(Mail):

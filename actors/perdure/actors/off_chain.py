@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from perdure.contracts import Ack
 from perdure.edges.schedule import Timer
 from perdure.edges.session import lines
-from perdure.edges.session.facts import Outgoing
+from perdure.edges.session.facts import Delivered, Outgoing, Settings
 from perdure.edges.session.fold import settle
 from perdure.edges.session.writer import LocalSessionFile
 from perdure.records import PinKind, Pinned
@@ -22,6 +24,8 @@ class OffChain:
     pins: tuple[Pinned, ...]
     timers: dict[str, Timer]
     outgoing: dict[str, Outgoing]
+    settings: Settings
+    delivered: dict[str, str]
     _wall_ms: Callable[[], int]
 
     @abstractmethod
@@ -54,6 +58,18 @@ class OffChain:
         made, now = self._new_id(), self._wall_ms()
         self._write(lambda leaf: lines.unpin_line(made, leaf, now, gone, self.file.epoch))
         self.pins = tuple(pin for pin in self.pins if pin.id not in gone)
+
+    def choose_engine(self, name: str) -> None:
+        """Record which engine the session goes on with ("": the slot's)."""
+        made, now, (id, epoch) = self._new_id(), self._wall_ms(), (self.session_id, self.file.epoch)
+        self._write(lambda leaf: lines.engine_line(made, leaf, now, id, epoch, chosen=name))
+        self.settings = replace(self.settings, engine=name or None)
+
+    def told_engine(self, told: Delivered) -> None:
+        """Record how far an engine without a cursor of its own has been told."""
+        made, now, (id, epoch) = self._new_id(), self._wall_ms(), (self.session_id, self.file.epoch)
+        self._write(lambda leaf: lines.engine_line(made, leaf, now, id, epoch, told=told))
+        self.delivered[told.engine] = told.entry
 
     def set_timer(self, timer: Timer | None, *gone: str) -> None:
         """Set a timer, or take others away."""

@@ -179,9 +179,13 @@ class Opening:
         else:
             self.session.abort()
 
-    def change(self, make: Change, done: Waiter[Any]) -> None:
-        """Leave the file, let `make` change it while a job has it to itself, and open it as it is then."""
+    def change(self, make: Change, done: Waiter[Any], *, by_engine: bool = False) -> None:
+        """Leave the file, let `make` change it while a job has it to itself, and open it as it is then.
+
+        `by_engine`: the hooks behind a turn ask for it, so that these are no reason to wait.
+        """
         session = self.session
+        session.turns.after_due &= not by_engine
         if not session.at_ease:
             done.fail(Busy(f"{session.key}: something is under way: ask again when the agent rests"))
             return

@@ -35,13 +35,14 @@ async def preview(services: Services, key: str, focus: str) -> Previewed:
 
     Raises `SessionNotFound`, `UnreadableFile`; `UsageError` where an engine compacts by itself.
     """
-    engine = services.resolver.engine(key).info
-    if engine.owns_compaction:
-        raise UsageError(f"{key}: the engine {engine.id} compacts by itself and shows no preview")
     if not services.files.exists(key):
         raise SessionNotFound(f"{key}: no such session: see `perdure sessions list`")
     opened = await services.io.run(lambda: open_session(services.files.path(key)))
-    mail = Compact(0, _snapshot(services, key, opened), "manual", focus)
+    view = _snapshot(services, key, opened)
+    engine = services.engines.of(view.environment.engine).info
+    if engine.owns_compaction:
+        raise UsageError(f"{key}: the engine {engine.id} compacts by itself and shows no preview")
+    mail = Compact(0, view, "manual", focus)
     builtin = Builtin(services, mail)
     chosen = builtin.plan()
     result = await builtin.run()
@@ -60,7 +61,9 @@ def _snapshot(services: Services, key: str, opened: Opened) -> Snapshot:
     chosen = opened.settings
     ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
     info = services.resolver.model_for(key, ref)
-    env = services.resolver.environment(key, info, chosen.thinking, query=query_of(opened.items))
+    env = services.resolver.environment(
+        key, info, chosen.thinking, query=query_of(opened.items), engine=chosen.engine
+    )
     return Snapshot(
         key=key,
         session_id=opened.session_id,

@@ -27,19 +27,21 @@ from perdure.context.numbers import (
 from perdure.context.prompt.system import build as build_prompt
 from perdure.context.results.prune import PruneSettings
 from perdure.context.safety.limit import history_limit
-from perdure.contracts import ContextEngine, Model, Tool
+from perdure.contracts import Model, Tool
 from perdure.edges import state as state_folder
 from perdure.edges.models import catalog
 from perdure.edges.settings import Settings
 from perdure.edges.workspace import Snapshot, WorkspaceReader
-from perdure.errors import ConfigError, PerdureError
+from perdure.errors import ConfigError
 from perdure.records import ModelInfo
 
 ModelFactory = Callable[[ModelInfo], Model]
 
 
 class HostResolver:
-    """`factories` make models by provider; `engine_of` is the host's choice of plugin for an id."""
+    """`factories` make models by provider; `chosen` gives the engine's id for a session's own choice, and
+    `engine_tools` what that engine offers.
+    """
 
     def __init__(
         self,
@@ -49,7 +51,8 @@ class HostResolver:
         default: ModelInfo,
         factories: Mapping[str, ModelFactory],
         tools: Mapping[str, Tool],
-        engine_of: Callable[[str], ContextEngine],
+        chosen: Callable[[str | None], str] = lambda choice: choice or "legacy",
+        engine_tools: Callable[[str], tuple[Tool, ...]] = lambda _id: (),
         workspace: Path | None = None,
         shown_workspace: str | None = None,
         models: Mapping[str, ModelInfo] | None = None,
@@ -57,13 +60,13 @@ class HostResolver:
         log: Callable[..., None] = lambda *_a, **_k: None,
     ) -> None:
         self._settings, self._folder, self._default = settings, folder, default
-        self._factories, self._tools, self._engine_of = factories, tools, engine_of
+        self._factories, self._tools = factories, tools
+        self._chosen, self._engine_tools = chosen, engine_tools
         self._workspace, self._window, self._log = workspace, window, log
         self._shown, self._known = shown_workspace, models or {}
         self._models: dict[str, Model] = {}
         self._reader = WorkspaceReader()
         self._shown_to: OrderedDict[str, Snapshot] = OrderedDict()  # by session key
-        self._engine: ContextEngine | None = None
         self.replaced = ""  # in words, where a chosen plugin is not the one in use
 
     def adopt(self, settings: Settings) -> None:
@@ -134,20 +137,6 @@ class HostResolver:
             focus="\n".join(filter(None, (told.instructions, focus))),
         )
 
-    def engine(self, key: str) -> ContextEngine:
-        """The slot's engine; a missing or broken one is loudly replaced by legacy, or refused if strict."""
-        if self._engine is None:
-            chosen = self._settings.plugins.slots.context_engine
-            try:
-                self._engine = self._engine_of(chosen)
-            except PerdureError as error:
-                if self._settings.plugins.strict:
-                    raise
-                self._log("engine.fallback", session=key, engine=chosen, error=str(error))
-                self.stands_in(f"{error}; legacy is in use instead")
-                self._engine = self._engine_of("legacy")
-        return self._engine
-
     def stands_in(self, told: str) -> None:
         """A chosen plugin is not the one in use, in words for whoever starts the host."""
         self.replaced = "; ".join(filter(None, (self.replaced, told)))
@@ -161,6 +150,7 @@ class HostResolver:
         fresh: bool = True,
         query: str = "",
         knowledge: bool = True,
+        engine: str | None = None,
     ) -> Environment:
         """The prompt is built from the workspace as it stands now (`fresh`), or as the session knows it.
 
@@ -171,7 +161,9 @@ class HostResolver:
         told = self._settings
         window = self._window or told.models.window or model.window
         lines = lines_for(told, window)
-        specs = tuple(tool.spec for tool in self._tools.values())
+        id = self._chosen(engine)
+        more = (tool for tool in self._engine_tools(id) if tool.spec.name not in self._tools)
+        specs = tuple(tool.spec for tool in (*self._tools.values(), *more))
         snapshot = replace(self._look(key, fresh), root=self.shown_workspace(key))
         parts = prompt_parts(
             key, snapshot, specs, model, lines, told, thinking, query=query, knowledge=knowledge
@@ -189,6 +181,7 @@ class HostResolver:
             heartbeat=told.heartbeat.prompt,
             output_cap=told.models.max_tokens or min(model.max_output, OUTPUT_CAP),
             pruning=pruning(told, model),
+            engine=id,
         )
 
     def heartbeat(self, key: str, model: ModelInfo) -> tuple[str | None, Environment]:

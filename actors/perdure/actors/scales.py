@@ -20,6 +20,7 @@ class Scales:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._sent: tuple[int, int, Measure] | None = None  # generation, items then, size of the request
 
     @property
     def estimator(self) -> Estimator:
@@ -33,8 +34,25 @@ class Scales:
 
     @property
     def tokens(self) -> int:
-        """The unguarded request: view, system prompt and tools."""
-        return self.estimator.whole(self.session.transcript.size, self.session.environment.fixed_tokens)
+        """The unguarded request: view, system prompt and tools.
+
+        Of an engine that owns compaction what it assembled last, and what came since: the view is not what
+        it sends, and its own compaction doesn't make that smaller.
+        """
+        t, env = self.session.transcript, self.session.environment
+        size = t.size
+        if self._sent is not None and self._sent[0] == t.generation and self._owns:
+            size = sum(map(self.weigh, t.items[self._sent[1] :]), self._sent[2])
+        return self.estimator.whole(size, env.fixed_tokens)
+
+    @property
+    def _owns(self) -> bool:
+        return self.session.services.engines.of(self.session.environment.engine).info.owns_compaction
+
+    def accepted(self, request: Measure) -> None:
+        """A model took a request of this size, whose answer is the newest item."""
+        t = self.session.transcript
+        self._sent = t.generation, len(t.items) - 1, request
 
     @property
     def budget(self) -> Budget:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.actors.approvals import Approvals
 from perdure.actors.calls import Calls
@@ -25,7 +25,6 @@ from perdure.context.pipeline import TransformContext
 from perdure.contracts import (
     Blobs,
     CompactionReason,
-    ContextEngine,
     MemoryFlush,
     Model,
     PluginRuntime,
@@ -40,10 +39,14 @@ from perdure.edges.tracing import OFF, Tracing
 from perdure.events import Recorded
 from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
+from perdure.kernel.daemons import Daemons
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
 from perdure.kernel.pool import Pool
 from perdure.records import Item, ModelInfo
+
+if TYPE_CHECKING:
+    from perdure.actors.engines.roster import Roster
 
 
 class Resolver(Protocol):
@@ -58,8 +61,12 @@ class Resolver(Protocol):
         fresh: bool = True,
         query: str = "",
         knowledge: bool = True,
+        engine: str | None = None,
     ) -> Environment:
-        """`fresh` False: by the workspace's files as this session was last shown them, if that is known."""
+        """`fresh` False: by the workspace's files as this session was last shown them, if that is known.
+
+        `engine`: the session's own choice.
+        """
         ...
 
     def heartbeat(self, key: str, model: ModelInfo) -> tuple[str | None, Environment]:
@@ -81,7 +88,6 @@ class Resolver(Protocol):
         ...
 
     def instructions(self, focus: str) -> Instructions: ...
-    def engine(self, key: str) -> ContextEngine: ...
     def workspace(self, key: str) -> Path: ...
     def shown_workspace(self, key: str) -> str: ...
 
@@ -144,6 +150,9 @@ class Services:
     calls: Calls
     memory: Memory
     lent: Callable[[str], PluginRuntime]
+    engines: Roster
+    mail: Callable[[str, Any], None]
+    daemons: Daemons
     timing: Timing = Timing()
     hooks: tuple[TransformContext, ...] = ()
     wanted: Callable[[str, Pressure], CompactionReason | None] = lambda _key, _pressure: None

@@ -47,6 +47,7 @@ from perdure.actors.messages import (
     Note,
     OutboxMail,
     Rejoined,
+    Rewrite,
     Sleep,
     Snapshot,
     Timely,
@@ -145,7 +146,9 @@ class Session:
             case Truncated():
                 self.truncating.ready(mail)
             case AfterTurnDone():
-                self.turns.after()
+                self.turns.after(mail)
+            case Rewrite(make, done):
+                self.opening.change(make, done, by_engine=True)
             case Idle():
                 self.turns.idle()
             case Timely():
@@ -220,6 +223,7 @@ class Session:
             running=running,
             cache_age=self.turns.cache_age,
             refreshed=self.surroundings.refreshed,
+            delivered=t.delivered,
         )
 
     def submit(

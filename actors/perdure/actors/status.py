@@ -78,7 +78,7 @@ def host_status(
             for name, busy, queued, done, crashed, state in stats.pools
         ],
         "outbox": services.outbox.figures(),
-        "engines": [{"id": services.resolver.engine("").info.id}],
+        "engines": services.engines.lines(),
         "models": services.calls.lines(),
         "totals": {
             **totals.line(),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.actors.session import Session
 
 Refresh: TypeAlias = Literal[
-    "woken", "cold", "compaction", "model", "thinking", "settings", "pins", "request", "overflow"
+    "woken", "cold", "compaction", "model", "thinking", "engine", "settings", "pins", "request", "overflow"
 ]  # fmt: skip
 """Why a session's environment was resolved anew."""
 
@@ -63,7 +63,7 @@ class Surroundings:
         query = self._ranked.by(session.transcript.items if items is None else items)
         kept = not self._ranked.given_up
         self._bare = resolver.environment(
-            session.key, info, chosen.thinking, fresh=fresh, query=query, knowledge=kept
+            session.key, info, chosen.thinking, fresh=fresh, query=query, knowledge=kept, engine=chosen.engine
         )
         self._adopted = chosen
         self._take(with_pins(self._bare, session.transcript.pins if pins is None else pins), why)

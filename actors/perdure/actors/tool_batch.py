@@ -36,6 +36,7 @@ class CallContext:
     """What one running tool may use."""
 
     session: str
+    session_id: str
     call_id: str
     workspace: Path
     recall: Recall
@@ -69,7 +70,7 @@ async def _run_one(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str |
 
 async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | None) -> ToolOutput:
     services = turn.services
-    tool = services.tools.get(call.name)
+    tool = services.tools.get(call.name) or services.engines.of(view.environment.engine).tool(call.name)
     if tool is None:
         return unknown_tool(call.name, [spec.name for spec in view.environment.tools])
     arguments = object_or_none(call.arguments)
@@ -80,6 +81,7 @@ async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | 
         return failure(refusal, refused=True)
     context = CallContext(
         session=turn.key,
+        session_id=view.session_id,
         call_id=call.id,
         workspace=services.resolver.workspace(turn.key),
         recall=SessionRecall(services, Path(view.file)),

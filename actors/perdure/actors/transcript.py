@@ -24,6 +24,7 @@ from perdure.edges.session.facts import (
     RECENT_IDS,
     TIMERS,
     Checkpoint,
+    Delivered,
     Facts,
     Opened,
     Origin,
@@ -91,6 +92,7 @@ class Transcript(OffChain):
         ended = any(isinstance(item.message, Assistant) and at_rest(item) for item in self.items)
         self.pins = marked(opened.pins) if ended else opened.pins
         self.timers = {timer.id: timer for timer in opened.timers}
+        self.delivered = {each.engine: each.entry for each in opened.delivered}
         self._take_places(opened)
         self.size = sum(map(self._weigh, self.items), Measure())
 
@@ -335,6 +337,7 @@ class Transcript(OffChain):
             outgoing=tuple(self.outgoing.values()),
             owes=self.owes,
             timers=tuple(self.timers.values()),
+            delivered=tuple(Delivered(*each) for each in self.delivered.items()),
         )
 
     # --- bytes ------------------------------------------------------------------------------------

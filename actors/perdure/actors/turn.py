@@ -26,7 +26,7 @@ from perdure.context.tokens.floor import owners
 from perdure.contracts import Answer, Assembled
 from perdure.edges.models.classify import observed_tokens
 from perdure.edges.tracing import Span
-from perdure.errors import ContextOverflow, ModelError
+from perdure.errors import ContextOverflow, EngineUnavailable, ModelError
 from perdure.kernel.mailbox import Ref
 from perdure.kernel.waiter import Waiter
 from perdure.records import Assistant, Decision, Item, Items, Message, Stop, Text, ToolCall
@@ -84,6 +84,8 @@ class Turn:
             return view, Overflowed(full.tokens, full.limit, "guard", str(full), owners)
         except ModelError as error:
             return view, await self._give_up(view, str(error), error.kind)
+        except EngineUnavailable as error:
+            return view, await self._give_up(view, str(error), "engine")
         try:
             answer = await call_model(self.services, view, prepared, self.tally, slot)
         except ModelError as error:

@@ -11,7 +11,6 @@ from perdure.actors.messages import (
     AfterTurn,
     AfterTurnDone,
     Append,
-    Ingest,
     NextStep,
     Overflowed,
     Rested,
@@ -24,14 +23,14 @@ from perdure.actors.turn import Turn
 from perdure.actors.view import answered_at, at_rest
 from perdure.context.cache.watch import Watch
 from perdure.context.pipeline import Scratch
-from perdure.edges.session.facts import Opened
+from perdure.edges.session.facts import Delivered, Opened
 from perdure.errors import Closed, PerdureError, StorageFailed
 from perdure.events import Overflow, Reply, TurnFinished, TurnStarted
 from perdure.kernel.deadlines import Timer
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
 from perdure.kernel.outcome import Cancelled, Failed, Returned, describe, trace_of
-from perdure.records import Assistant, Item, Text, ToolCall, ToolResult
+from perdure.records import Assistant, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -58,6 +57,7 @@ class Turns:
         self.pictures = Pictures(session.services.blobs)
         self.answered = 0  # wall ms of the latest answer, for the cache's age; 0: none is known
         self.after_due = False  # the hooks of the last turn have not reported yet
+        self.compacted = False  # since the engine's hooks ran last
         self._pause: Timer | None = None  # turns wait for a disk that takes something again
 
     def anew(self) -> Turns:
@@ -201,17 +201,11 @@ class Turns:
         if mail.request is not None:
             self.answered = session.services.clock.wall_ms()
             session.compacting.accepted()
+            session.scales.accepted(mail.request)
             self._tell_pruned(mail)
         session.services.durable.settle(mail.done, item)  # no tool runs before its call is durable
         if isinstance(item.message, Assistant):
             self.called.update(block.id for block in item.message.content if isinstance(block, ToolCall))
-        self.ingest(item)
-
-    def ingest(self, *items: Item) -> None:
-        """Tell the engine what was written."""
-        session, t = self.session, self.session.transcript
-        if not self._passive:
-            session.submit("ingest", Ingest(session.key, str(t.file.path), t.session_id, items))
 
     def _tell_pruned(self, mail: Append) -> None:
         pruned = sum(decision.form == "pruned" for decision in mail.decisions)
@@ -249,15 +243,26 @@ class Turns:
                     "error", f"the turn failed inside the host: {describe(outcome)}", failure="host"
                 )
 
-    def after(self) -> None:
+    def after(self, mail: AfterTurnDone) -> None:
         """The hooks of the last turn have run: the agent really rests."""
         self.after_due = False
         session = self.session
+        self._told(mail.told)
         if session.state == "idle":
             session.compacting.consider("rest")
             session.compacting.rested()
             session.keeping.rested()
             session.alarms.told()
+
+    def _told(self, told: Delivered | None) -> None:
+        """How far the engine was told stands in the file, so that a restart goes on from there."""
+        t = self.session.transcript
+        if told is None or t.delivered.get(told.engine) == told.entry or t.leaf == t.compaction:
+            return  # nothing of ours stands directly behind a compaction: the next turn tells
+        try:
+            t.told_engine(told)
+        except PerdureError as error:  # told again after a restart: engines know entries by their ids
+            self.session.not_written(error)
 
     def idle(self) -> None:
         """It has rested for as long as a cache lives."""
@@ -320,7 +325,7 @@ class Turns:
         session.sending.want()
         session.services.events.publish(TurnFinished(key, reply))
         session.alarms.turn_over(rested)
-        self._run_hooks()
+        self.hooks(rested.stop)
         if session.leaving.closing:
             session.leaving.finish_close()
         elif session.opening.renewing is not None:
@@ -328,20 +333,25 @@ class Turns:
         elif session.transcript.pending and self._pause is None:
             self.start()
 
-    def _run_hooks(self) -> None:
-        """The engine's hooks, by a worker; their end comes as `AfterTurnDone`."""
-        session = self.session
-        if self._passive:
-            self.after_due = True
-            session.ref.post(AfterTurnDone(self.number))
-        else:
-            turn = AfterTurnDone(self.number)
-            due = AfterTurn(session.snapshot(), self.number)
-            self.after_due = session.submit("after_turn", due, lambda _outcome: turn)
+    def tidy(self) -> None:
+        """A compaction was committed: the engine may tidy up, now or behind the turn that runs."""
+        self.compacted = True
+        if self.session.state == "idle" and not self.after_due:
+            self.hooks()
 
-    @property
-    def _passive(self) -> bool:
-        return self.session.services.resolver.engine(self.session.key).info.passive
+    def hooks(self, stop: str = "") -> None:
+        """The engine's hooks behind a turn that ended as `stop`, or a compaction, by a worker.
+
+        Their end comes as `AfterTurnDone`.
+        """
+        session, done = self.session, AfterTurnDone(self.number)
+        compacted, self.compacted = self.compacted, False
+        if session.services.engines.of(session.environment.engine).info.passive:
+            self.after_due = True
+            session.ref.post(done)
+        else:
+            due = AfterTurn(session.snapshot(), self.number, stop, compacted)
+            self.after_due = session.submit("after_turn", due, lambda _outcome: done)
 
     def _wait_for_the_disk(self) -> None:
         """The disk takes nothing: letters that wait try again in a while, not at once and for ever."""

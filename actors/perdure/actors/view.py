@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perdure.context.prompt.knowledge import query_of
-from perdure.records import Assistant, Item, Summary, ToolResult, User
+from perdure.records import Assistant, Item, Items, Summary, ToolResult, User
 
 
 def at_rest(last: Item) -> bool:
@@ -72,3 +72,8 @@ class Ranking:
             return False
         self._generation = generation
         return query_of(items) != self._query
+
+
+def begins_with(items: list[Item], before: Items) -> bool:
+    """Whether the view still begins with what a summary was made of."""
+    return len(items) >= len(before) and all(a.entry == b.entry for a, b in zip(before, items, strict=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perdure.actors import tree
@@ -12,6 +12,7 @@ from perdure.actors.calls import Calls
 from perdure.actors.directory import Directory
 from perdure.actors.durable import Durable
 from perdure.actors.engines.lent import Lending
+from perdure.actors.engines.roster import Roster
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
 from perdure.actors.memory import Memory
@@ -28,7 +29,7 @@ from perdure.actors.upkeep import Upkeep
 from perdure.actors.waits import Waits
 from perdure.context.cache.contract import LIFE
 from perdure.context.numbers import PRUNE_TTL_SECONDS
-from perdure.contracts import PluginRuntime, Tool
+from perdure.contracts import Tool
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.erasing import Eraser
 from perdure.edges.images import scaler
@@ -50,6 +51,7 @@ from perdure.hosting.outlets import configured
 from perdure.hosting.retaining import Retaining
 from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
+from perdure.kernel.daemons import Daemons
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.kernel import Kernel
 from perdure.plugins.registry import Registry
@@ -90,9 +92,7 @@ def session_files(ground: Ground) -> SessionFiles:
     )
 
 
-def resolver(
-    ground: Ground, given: Given, tools: Mapping[str, Tool], lent: Callable[[str], PluginRuntime]
-) -> HostResolver:
+def resolver(ground: Ground, given: Given, tools: Mapping[str, Tool], engines: Roster) -> HostResolver:
     """What sessions run with. A missing model or engine is told at the start, or refused."""
     default, factories = _models(ground, given)
     found = HostResolver(
@@ -101,7 +101,8 @@ def resolver(
         default=default,
         factories=factories,
         tools=tools,
-        engine_of=lambda id: given.engine or ground.registry.create(id, lent(id)),
+        chosen=engines.chosen,
+        engine_tools=lambda id: engines.of(id).tools(),
         workspace=given.workspace,
         shown_workspace=given.shown_workspace,
         models=given.models,
@@ -109,7 +110,6 @@ def resolver(
         log=ground.log.warning,
     )
     found.check(default)
-    found.engine("")
     return found
 
 
@@ -152,7 +152,21 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     by_name = {tool.spec.name: tool for tool in (*tools, *more)}
     services: Services
     lent = Lending(ground.folder.path, settings.plugins, lambda: services)
-    resolved = resolver(ground, given, by_name, lent)
+    stand_ins: list[str] = []
+    engines = Roster(
+        lambda id: ground.registry.create(id, lent(id)),
+        settings.plugins.slots.context_engine,
+        given.engine,
+        lambda: services,
+        strict=settings.plugins.strict,
+        log=log.warning,
+        replaced=stand_ins.append,
+    )
+    if settings.plugins.shadow:
+        engines.cast(settings.plugins.shadow, settings.plugins.shadow_share)
+    resolved = resolver(ground, given, by_name, engines)
+    for each in stand_ins:
+        resolved.stands_in(each)
     tell = (log, resolved.stands_in, events.publish)
     compaction, cache = settings.compaction, settings.cache
     blobs = LocalBlobs(ground.folder.evidence, ground.io)
@@ -189,6 +203,9 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         calls=Calls(),
         memory=memory(ground, given, events),
         lent=lent,
+        engines=engines,
+        mail=lambda key, mail: directory.ref(key).post(mail),
+        daemons=Daemons(),
         timing=given.timing or configured_timing(settings),
         hooks=given.hooks,
         wanted=choose(settings, given.trigger, ground.registry.trigger, *tell),

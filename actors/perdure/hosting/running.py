@@ -143,6 +143,7 @@ class Running:
             if error is None or isinstance(error, Exception):
                 await self.drain(0.0 if error else DRAIN)
                 await self.upkeep.flush()
+                await self.services.engines.dispose()
         finally:  # of a program being cancelled, the dispatcher too: the kernel's stop serves this mail
             self.closing = True
             self.services.outbox.close(self.directory.awake)

@@ -7,7 +7,6 @@ recorded folder is ever read, the tools are the default ones, and the history is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,7 +17,6 @@ from perdure.context import environment
 from perdure.context.environment import Environment
 from perdure.context.prompt.knowledge import query_of
 from perdure.context.prompt.system import build
-from perdure.contracts import ContextEngine
 from perdure.edges.models import catalog
 from perdure.edges.session.facts import Opened
 from perdure.edges.settings import Settings, ToolSettings
@@ -78,7 +76,6 @@ def resolve(
         default=info,
         factories={},
         tools={tool.spec.name: tool for tool in default_tools(settings)},
-        engine_of=_NO_ENGINE,
         workspace=root,
         window=room,
     )
@@ -104,10 +101,3 @@ def _bare(opened: Opened, settings: Settings, info: ModelInfo, room: int, thinki
         output_cap=settings.models.max_tokens or min(info.max_output, OUTPUT_CAP),
         pruning=pruning(settings, info),
     )
-
-
-def _no_engine(id: str) -> ContextEngine:
-    raise UsageError(f"engine {id}: not loaded by a command that only looks")
-
-
-_NO_ENGINE: Callable[[str], ContextEngine] = _no_engine

@@ -15,7 +15,7 @@ class Environment(Record):
     """`system` holds the cache boundary marker; `history_limit` counts user turns, `None`: all.
 
     `fixed_tokens` is what the system prompt and the tool schemas take of every request, `tool_tokens` the
-    schemas' part.
+    schemas' part. `engine` is the id of the context engine that assembles.
     """
 
     session: str
@@ -35,6 +35,7 @@ class Environment(Record):
     knowledge_tokens: int = 0
     pruning: PruneSettings | None = None
     pins: tuple[Pinned, ...] = ()
+    engine: str = "legacy"
 
 
 def resolve(
@@ -51,6 +52,7 @@ def resolve(
     heartbeat: str = "",
     output_cap: int = 32_000,
     pruning: PruneSettings | None = None,
+    engine: str = "legacy",
 ) -> Environment:
     """Everything that follows from a model, a prompt and tools, computed once.
 
@@ -78,4 +80,5 @@ def resolve(
         identity_tokens=prompt + schemas - known,
         knowledge_tokens=known,
         pruning=pruning,
+        engine=engine,
     )

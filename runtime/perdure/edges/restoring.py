@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from perdure.edges.bundle import Manifest, Member, read_manifest, walk
 from perdure.edges.disk import sync_folder
 from perdure.edges.placement import LocalPlacement
-from perdure.edges.session import branching, lines
+from perdure.edges.session import branching, copying, lines
 from perdure.edges.session.files import Held, SessionFiles
 from perdure.edges.session.ids import MOST
 from perdure.edges.session.tail import open_session
@@ -172,7 +172,7 @@ def _take(held: Held, now_ms: int) -> list[tuple[str, str, int]]:
     opened, epoch, rows = held.opened, held.file.epoch, []
     try:
         if opened.pending:
-            record = branching.checkpoint_of(opened, epoch, {d.key: d for d in opened.decisions})
+            record = copying.checkpoint_of(opened, epoch, {d.key: d for d in opened.decisions})
             made = held.ids.entry(now_ms)
             rows.append(lines.checkpoint_line(made, opened.leaf, now_ms, replace(record, pending=())))
         if opened.items and branching.waits(opened.items[-1]):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from perdure.actors.engines.completing import completed
 from perdure.actors.messages import Snapshot
@@ -18,6 +18,7 @@ from perdure.errors import UsageError
 from perdure.records import Items, Text, User
 
 T = TypeVar("T")
+Rewrite: TypeAlias = Callable[[tuple[Replacement, ...]], Awaitable[Rewritten]]
 PLUGINS = "plugins"  # the folder in the state folder
 
 
@@ -69,8 +70,16 @@ class Lending:
 class SessionLent:
     """`EngineRuntime` of one call: what its plugin is lent, and the session that the call is about."""
 
-    def __init__(self, plugin: PluginRuntime, services: Services, file: str, estimator: Estimator) -> None:
+    def __init__(
+        self,
+        plugin: PluginRuntime,
+        services: Services,
+        file: str,
+        estimator: Estimator,
+        rewrite: Rewrite | None,
+    ) -> None:
         self._plugin, self._services, self._file, self._estimator = plugin, services, Path(file), estimator
+        self._rewrite = rewrite
         self.settings, self.virtual = plugin.settings, plugin.virtual
         self.wall_ms, self.run_blocking = plugin.wall_ms, plugin.run_blocking
         self.complete, self.log = plugin.complete, plugin.log
@@ -86,19 +95,23 @@ class SessionLent:
         return await self._services.io.run(partial(History(self._file).messages, after, limit))
 
     async def rewrite_transcript_entries(self, replacements: tuple[Replacement, ...]) -> Rewritten:
-        raise UsageError("entries are rewritten in `maintain` only")
+        if self._rewrite is None:
+            raise UsageError("entries are rewritten in `maintain` only")
+        return await self._rewrite(replacements)
 
 
-def context_of(services: Services, view: Snapshot, budget: int | None = None) -> EngineContext:
-    """What an engine is told about the session of a snapshot."""
+def context_of(
+    services: Services, view: Snapshot, budget: int | None = None, *, rewrite: Rewrite | None = None
+) -> EngineContext:
+    """What an engine is told about the session of a snapshot; `rewrite`: it may change entries."""
     env = view.environment
-    plugin = services.lent(services.resolver.engine(view.key).info.id)
+    plugin = services.lent(env.engine)
     return EngineContext(
         session_id=view.session_id,
         session_key=view.key,
         session_file=view.file,
-        token_budget=env.limits.total if budget is None else budget,
-        runtime=SessionLent(plugin, services, view.file, view.estimator),
+        token_budget=max(0, env.limits.total - env.fixed_tokens) if budget is None else budget,
+        runtime=SessionLent(plugin, services, view.file, view.estimator, rewrite),
         model=env.model,
         prompt=newest_prompt(view.items),
         tools=tuple(spec.name for spec in env.tools),

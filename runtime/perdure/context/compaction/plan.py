@@ -77,6 +77,22 @@ def plan(
     return planned
 
 
+def planned_at(
+    items: Items,
+    at: int,
+    *,
+    running: bool,
+    pinned: Mapping[str, str] = _NO_PINS,
+    unseen: frozenset[str] = frozenset(),
+) -> Plan | Nothing:
+    """The plan of a cut before `items[at]` that somebody else chose, if a cut may be there."""
+    old, view = _previous(items)
+    at -= old is not None
+    if not 0 < at < len(view) or not _allowed(view, unseen)[at]:
+        return Nothing("nothing but the newest turn")
+    return _planned(items, old, at, running, pinned)
+
+
 def _previous(items: Items) -> tuple[Summary | None, Items]:
     if items and isinstance(items[0].message, Summary):
         return items[0].message, items[1:]

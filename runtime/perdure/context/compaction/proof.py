@@ -20,7 +20,7 @@ from perdure.context.numbers import Limits
 from perdure.context.tokens.estimator import Estimator
 from perdure.records import Item, Items, Record, Summary
 
-Rung: TypeAlias = Literal["staged", "partial", "subsets", "digest"]
+Rung: TypeAlias = Literal["staged", "partial", "subsets", "digest", "engine"]
 How: TypeAlias = Literal["summarised", "digested", "noted"]
 Reason: TypeAlias = Literal[
     "empty",

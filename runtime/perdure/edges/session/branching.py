@@ -7,18 +7,16 @@ behind it carries the decisions of the view that is shown now, so that its promp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
-from perdure.context.changed import subject
 from perdure.context.truncation.dag import COMPACTION, Node, View
 from perdure.edges import segments
-from perdure.edges.session import lines, splice, tolerant
-from perdure.edges.session.decode import decode_entry
-from perdure.edges.session.facts import VERSION, Checkpoint, Opened, Seen
+from perdure.edges.session import lines
+from perdure.edges.session.copying import answered, checkpoint_of, copies, of_view, renamed
+from perdure.edges.session.facts import Opened
 from perdure.edges.session.files import Held
 from perdure.edges.session.heads import heads
 from perdure.edges.session.load import Loaded, load
@@ -192,101 +190,23 @@ def _undo(
     said = [(node, message_of(node, loaded.past.read)) for node in later]
     items = (*opened.items, *(Item(copied[node.id], m) for node, m in said if m is not None))
     decisions = of_view(
-        {d.key: d for d in (_renamed(d, copied) for d in loaded.past.decisions().values())}, items
+        {d.key: d for d in (renamed(d, copied) for d in loaded.past.decisions().values())}, items
     )
     if why := fits(items, decisions):
         return Branched(False, why, compaction=made)
     wanted = _from_segments(loaded, opened)
     epoch = held.file.epoch
     rows = [lines.branch_line(held.ids.entry(now_ms), target, now_ms, epoch, abandoned=held.opened.leaf)]
-    rows += _copies(loaded, later, target, copied, epoch)
+    rows += copies(loaded, later, target, copied, epoch)
     end = next((copied[n.id] for n in reversed(later) if n.id in copied), target)
     record = replace(checkpoint_of(held.opened, epoch, decisions), leaf=end, prev=opened.compaction)
-    record = replace(record, ranges=(), gaps=opened.gaps, recent=_answered(held.opened, copied))
+    record = replace(record, ranges=(), gaps=opened.gaps, recent=answered(held.opened, copied))
     rows.append(lines.checkpoint_line(held.ids.entry(now_ms), end, now_ms, record))
     rewrite(held, loaded, wanted, b"".join(rows), [item.entry for item in items], now_ms)
     return Branched(True, "", end, len(wanted), tuple(copied.items()), made)
 
 
-def _copies(
-    loaded: Loaded, later: Iterable[Node], parent: str, copied: dict[str, str], epoch: int
-) -> list[bytes]:
-    """The later entries behind their new parent. A label of an earlier entry counts already."""
-    rows = []
-    for node in later:
-        raw = loaded.past.read(node)
-        target = decode_entry(raw).targetId if node.type == "label" else ""
-        if node.id not in copied or (target and target not in copied):
-            copied.pop(node.id, None)
-            continue
-        if target:
-            raw = splice.put(raw, "targetId", copied[target])
-        raw = splice.put(splice.put(raw, "id", copied[node.id]), "parentId", parent)
-        rows.append(splice.put(raw, "perdure", _facts(raw, epoch, node.id)) + b"\n")
-        parent = copied[node.id]
-    return rows
-
-
-def _facts(raw: bytes, epoch: int, of: str) -> dict[str, Any]:
-    """Facts of a copy: letter and evidence stay its own; decisions stand in the checkpoint."""
-    found = tolerant.loads(bytes(decode_entry(raw).perdure) or b"{}")
-    kept = {name: found[name] for name in ("inbox", "evidence") if name in found} if found else {}
-    return {"v": VERSION, "e": epoch, "of": of} | kept
-
-
-def _answered(opened: Opened, copied: Mapping[str, str]) -> tuple[Seen, ...]:
-    return tuple(Seen(s.sender, s.mid, copied.get(s.entry, s.entry)) for s in opened.recent)
-
-
 # --- decisions and checkpoints --------------------------------------------------------------------
-
-
-def _renamed(decision: Decision, copied: Mapping[str, str]) -> Decision:
-    about = subject(decision)
-    new = copied.get(about)
-    if new is None:
-        return decision
-    if decision.key == "limit":
-        return replace(decision, value=new)
-    kind, colon, _ = decision.key.partition(":")
-    whole = not colon or decision.key == about
-    key = new if whole else f"{kind}:{new}:{decision.key.rpartition(':')[2]}"
-    return replace(decision, key=key)
-
-
-def of_view(decisions: Mapping[str, Decision], items: Items) -> dict[str, Decision]:
-    shown = {item.entry for item in items}
-    return {key: decision for key, decision in decisions.items() if subject(decision) in shown}
-
-
-def checkpoint_of(opened: Opened, epoch: int, decisions: Mapping[str, Decision]) -> Checkpoint:
-    """What the tail of the file can't tell, for the view as it was opened."""
-    ranges: list[tuple[int, int]] = []
-    for entry in opened.entries:
-        if ranges and ranges[-1][1] == entry.start:
-            ranges[-1] = ranges[-1][0], entry.end + 1
-        else:
-            ranges.append((entry.start, entry.end + 1))
-    return Checkpoint(
-        session=opened.session_id,
-        epoch=epoch,
-        leaf=opened.leaf,
-        settings=opened.settings,
-        name=opened.name,
-        pending=opened.pending,
-        recent=opened.recent,
-        decisions=tuple(decisions.values()),
-        learned=opened.learned,
-        compactions=opened.compactions,
-        prev=opened.compaction,
-        ranges=tuple(ranges[-32:]),
-        gaps=opened.gaps,
-        covered_bytes=opened.covered_bytes,
-        pins=opened.pins,
-        outgoing=opened.outgoing,
-        owes=opened.owes,
-        timers=opened.timers,
-    )
 
 
 def checkpoint(held: Held, now_ms: int) -> None:

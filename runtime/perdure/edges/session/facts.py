@@ -112,6 +112,13 @@ class Seen(Record):
     entry: str
 
 
+class Delivered(Record):
+    """How far a context engine that keeps no cursor of its own has been told: up to `entry`."""
+
+    engine: str
+    entry: str
+
+
 class Gap(Record):
     """A hole in the chain: `child`'s parent `missing` is nowhere; `bridged_to` stands in for it."""
 
@@ -128,7 +135,8 @@ class Checkpoint(Record):
     if the first range begins with that compaction's line).
     `prev` is the previous compaction's id; of a checkpoint that is no compaction's, the latest one's.
     `compactions` counts the one that carries it. `covered_bytes` lie in the file but are covered.
-    `session` is the header's id: a copied file has no part in `pending`, `recent`, `outgoing`, `timers`.
+    `session` is the header's id: a copied file has no part in `pending`, `recent`, `outgoing`,
+    `timers`, `delivered`.
     `owes`: as what the running turn's answer goes out ("": not at all).
     """
 
@@ -152,6 +160,7 @@ class Checkpoint(Record):
     outgoing: tuple[Outgoing, ...] = ()
     owes: str = ""
     timers: tuple[Timer, ...] = ()
+    delivered: tuple[Delivered, ...] = ()
 
 
 class PathEntry(Record):
@@ -207,6 +216,7 @@ class Opened(Record):
     outgoing: tuple[Outgoing, ...] = ()
     owes: str = ""
     timers: tuple[Timer, ...] = ()
+    delivered: tuple[Delivered, ...] = ()
 
     @property
     def searched(self) -> bool:

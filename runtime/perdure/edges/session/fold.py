@@ -20,6 +20,7 @@ from perdure.edges.session.facts import (
     RECENT_IDS,
     TIMERS,
     Checkpoint,
+    Delivered,
     Origin,
     Outgoing,
     Pending,
@@ -90,6 +91,8 @@ class Known:
         self.learned = base.learned
         self._outgoing = {each.entry: each for each in (base.outgoing if mine else ())}
         self.owes = base.owes if mine else ""
+        self.engine = base.settings.engine
+        self._delivered = {each.engine: each.entry for each in (base.delivered if mine else ())}
 
     @property
     def outgoing(self) -> tuple[Outgoing, ...]:
@@ -115,6 +118,11 @@ class Known:
     def timers(self) -> tuple[Timer, ...]:
         """What is to come for this session."""
         return tuple(self._timers.values())
+
+    @property
+    def delivered(self) -> tuple[Delivered, ...]:
+        """How far engines without a cursor of their own were told."""
+        return tuple(Delivered(engine, entry) for engine, entry in self._delivered.items())
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -162,6 +170,11 @@ class Known:
             case "perdure.outbox":
                 if (told := own.outbox_of(entry)) is not None and told[0] == self.session:
                     settle(self._outgoing, told[1])
+            case "perdure.engine":
+                chosen, session, upto = own.engine_of(entry)
+                self.engine = self.engine if chosen is None else chosen or None
+                if session == self.session:
+                    self._delivered |= {upto.engine: upto.entry} if upto is not None else {}
             case "perdure.resume":
                 if (resumed := own.resume_of(entry)) is not None:
                     self.resumed.append(resumed)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from perdure.edges import disk
 from perdure.edges.session import lines, splice, tolerant
-from perdure.edges.session.branching import checkpoint_of, of_view, waits
+from perdure.edges.session.branching import waits
+from perdure.edges.session.copying import checkpoint_of, of_view
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.session.load import Loaded, load

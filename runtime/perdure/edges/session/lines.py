@@ -19,7 +19,7 @@ from msgspec import Raw
 from perdure.contracts import Letter
 from perdure.edges.schedule import Timer
 from perdure.edges.session.encode import encode_content, encode_message
-from perdure.edges.session.facts import NEVER, VERSION, Checkpoint, Facts, Mark, Origin, Outgoing
+from perdure.edges.session.facts import NEVER, VERSION, Checkpoint, Delivered, Facts, Mark, Origin, Outgoing
 from perdure.records import Decision, Message, Pinned
 
 _encode = msgspec.json.Encoder().encode
@@ -173,6 +173,23 @@ def timer_line(
     """A timer is set, or others are taken away. That one came is told by the letter it sent."""
     data = {"session": session_id, "set": msgspec.to_builtins(timer), "cleared": gone}
     return _off_chain("timer", id, leaf, timestamp_ms, epoch, {k: v for k, v in data.items() if v})
+
+
+def engine_line(
+    id: str,
+    leaf: str | None,
+    timestamp_ms: int,
+    session_id: str,
+    epoch: int,
+    *,
+    chosen: str | None = None,
+    told: Delivered | None = None,
+) -> bytes:
+    """Which engine the session chose ("": the slot's), or how far one was told."""
+    data = {"session": session_id, "chosen": chosen, "told": msgspec.to_builtins(told)}
+    return _off_chain(
+        "engine", id, leaf, timestamp_ms, epoch, {k: v for k, v in data.items() if v is not None}
+    )
 
 
 def resume_line(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from perdure.context.truncation.dag import COMPACTION, Hole, Node
 from perdure.edges.session.facts import Checkpoint, Opened, Settings
 from perdure.edges.session.fold import Known
@@ -58,7 +60,7 @@ def opened(
         entries=path_entries(shown),
         items=items_of(shown, sight.compaction, sight.holes, read) if decode else (),
         compaction=None if sight.compaction is None else sight.compaction.id,
-        settings=found.over(base.settings if speaks else Settings(engine=base.settings.engine)),
+        settings=replace(found.over(base.settings if speaks else Settings()), engine=known.engine),
         name=known.name,
         epoch=known.epoch,
         pending=known.pending,
@@ -74,6 +76,7 @@ def opened(
         pins=known.pins,
         resumed=tuple(known.resumed),
         timers=known.timers,
+        delivered=known.delivered,
         since_checkpoint=file.size - max(0, known.at),
         unread=unread,
         torn=torn,

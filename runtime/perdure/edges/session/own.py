@@ -18,6 +18,7 @@ from perdure.edges.session.decode import WireEntry, decode_content
 from perdure.edges.session.facts import (
     VERSION,
     Checkpoint,
+    Delivered,
     Facts,
     Mark,
     Origin,
@@ -93,6 +94,12 @@ class _Pin(Struct, gc=False):
     kind: PinKind = "instruction"
     source: str = ""
     remove: list[str] = []
+
+
+class _Engine(Struct, gc=False):
+    session: str = ""
+    chosen: str | None = None
+    told: Any = None
 
 
 class _Timer(Struct, gc=False):
@@ -240,6 +247,16 @@ def timers_of(entry: WireEntry) -> tuple[str, Timer | None, tuple[str, ...]]:
     if wire is None:
         return "", None, ()
     return wire.session, None if wire.set is None else _shaped(wire.set, Timer), tuple(wire.cleared)
+
+
+def engine_of(entry: WireEntry) -> tuple[str | None, str, Delivered | None]:
+    """A `perdure.engine` entry: the engine that was chosen ("": the slot's again; `None`: it doesn't say),
+    the session id that the rest is for, and how far an engine was told.
+    """
+    wire = _shaped(_value(entry.data), _Engine)
+    if wire is None:
+        return None, "", None
+    return wire.chosen, wire.session, None if wire.told is None else _shaped(wire.told, Delivered)
 
 
 def pin_of(id: str, entry: WireEntry) -> Pinned | None:

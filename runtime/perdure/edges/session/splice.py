@@ -17,7 +17,11 @@ _GAP: Final = re.compile(rb"[\s:,]*")
 
 def put(raw: bytes, key: str, value: Any) -> bytes:
     """The object with `key` set to `value`: in place, or as its first field where it was not there."""
-    encoded = json.dumps(value).encode()
+    return put_raw(raw, key, json.dumps(value).encode())
+
+
+def put_raw(raw: bytes, key: str, encoded: bytes) -> bytes:
+    """The same with a value that is JSON already."""
     span = value_span(raw, key)
     if span is not None:
         return raw[: span[0]] + encoded + raw[span[1] :]

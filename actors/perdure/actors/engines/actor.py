@@ -1,0 +1,195 @@
+"""One engine of a host: its instance, its sessions' attachments, how it fares, and its restarts.
+
+Sessions that sleep hold nothing here. What fails harms the session it was called for; what fails several
+sessions in a row is disposed and made anew; what fails then rests for all, and `legacy` answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure.actors.engines import health
+from perdure.actors.engines.calling import PluginFailed, call
+from perdure.actors.engines.health import WELL, Condition
+from perdure.actors.services import Services
+from perdure.contracts import ContextEngine, EngineContext, EngineInfo, Tool
+from perdure.events import Notice
+from perdure.records import Items
+
+DISPOSE = 10.0  # seconds
+
+
+class Attachment:
+    """What an engine and one awake session have agreed: `cursor`, the last entry that was delivered."""
+
+    __slots__ = ("bootstrapped", "cursor", "fresh", "known", "session_id")
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.bootstrapped = False
+        self.cursor = ""
+        self.fresh: Items = ()  # delivered since the last report of a turn
+        self.known: set[str] = set()  # entries that are not in view, and were looked up as this session's
+
+
+class EngineActor:
+    """`make` is asked for an instance at the start and for each restart.
+
+    `passes_through`: it is the core's own, and nothing is called.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        make: Callable[[], ContextEngine],
+        services: Callable[[], Services],
+        *,
+        passes_through: bool = False,
+    ) -> None:
+        self.id, self._make, self._services, self.passes_through = id, make, services, passes_through
+        self.engine = make()
+        self.info: EngineInfo = self.engine.info
+        self.calls = self.failures = 0
+        self.restarts: tuple[float, ...] = ()
+        self.whole = WELL  # how it fares as a whole
+        self._conditions: dict[str, Condition] = {}  # of sessions that it fails
+        self._failing: set[str] = set()  # since its last success
+        self._attached: dict[str, Attachment] = {}
+
+    def has(self, method: str) -> bool:
+        """Whether the engine has an optional method."""
+        return callable(getattr(self.engine, method, None))
+
+    def tools(self) -> tuple[Tool, ...]:
+        """What its sessions are offered beside the host's tools."""
+        return tuple(self.engine.tools()) if self.has("tools") else ()  # type: ignore[attr-defined]
+
+    def tool(self, name: str) -> Tool | None:
+        """One of its tools."""
+        return next((tool for tool in self.tools() if tool.spec.name == name), None)
+
+    # --- sessions -----------------------------------------------------------------------------------
+
+    def attachment(self, key: str, session_id: str) -> Attachment:
+        """The session's, begun anew where its file is another one now (`/new`)."""
+        found = self._attached.get(key)
+        if found is None or found.session_id != session_id:
+            found = self._attached[key] = Attachment(session_id)
+        return found
+
+    def left(self, key: str) -> None:
+        """The session sleeps or closes."""
+        self._attached.pop(key, None)
+
+    def resting(self, key: str) -> bool:
+        """Whether it is not asked for this session now."""
+        now = self._services().clock.now()
+        return self.whole.resting(now) or self._conditions.get(key, WELL).resting(now)
+
+    # --- calls --------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        context: EngineContext,
+        method: str,
+        *arguments: Any,
+        returns: type | tuple[type, ...] | None = None,
+        seconds: float | None = None,
+        **named: Any,
+    ) -> Any:
+        """One call, counted. Raises `PluginFailed`, which was told already."""
+        services, key = self._services(), context.session_key
+        self.calls += 1
+        try:
+            answer = await call(
+                services,
+                key,
+                self.id,
+                getattr(self.engine, method),
+                context,
+                *arguments,
+                seconds=services.timing.engine if seconds is None else seconds,
+                returns=returns,
+                **named,
+            )
+        except PluginFailed as error:
+            self.failed(key, error)
+            raise
+        self._worked(key)
+        return answer
+
+    def _worked(self, key: str) -> None:
+        if self._failing or self._conditions:
+            self._conditions.pop(key, None)
+            self._failing.clear()
+        self.whole = WELL
+
+    def failed(self, key: str, error: PluginFailed) -> None:
+        """Tell it at once, and decide what becomes of the engine."""
+        services, now = self._services(), self._services().clock.now()
+        self.failures += 1
+        was = self._conditions.get(key, WELL)
+        condition = self._conditions[key] = health.failed(was, now, hung=error.hung)
+        self._failing.add(key)
+        services.log.error(
+            "engine.failed",
+            session=key,
+            engine=self.id,
+            method=error.method,
+            error=error.why,
+            trace=error.trace,
+        )
+        told = f"{self.id} failed, legacy answers: {error.method}: {error.why}"
+        if condition.resting(now):
+            rest = condition.rests - now
+            services.log.error("engine.quarantined", session=key, engine=self.id, seconds=rest)
+            told += f"; it is asked again in {rest:.0f} s"
+        services.events.publish(Notice(key, "engine", told))
+        if len(self._failing) >= health.MANY:
+            self._begin_anew(now)
+
+    # --- its own life -------------------------------------------------------------------------------
+
+    def _begin_anew(self, now: float) -> None:
+        services = self._services()
+        self._failing.clear()
+        if not health.restarts_left(self.restarts, now):
+            self.whole = health.failed(self.whole, now, hung=True)
+            services.log.error("engine.quarantined", engine=self.id, seconds=self.whole.rests - now)
+            return
+        self.restarts = (*self.restarts[-9:], now)
+        services.kernel.start(f"dispose {self.id}", self.dispose, self.engine)
+        try:
+            self.engine = self._make()
+        except Exception as error:  # the old one goes on: there is no other
+            services.log.error("engine.not_restarted", engine=self.id, error=repr(error))
+            return
+        self._attached.clear()
+        services.log.warning("engine.restarted", engine=self.id, restarts=len(self.restarts))
+
+    async def dispose(self, engine: ContextEngine | None = None) -> None:
+        """Let it close what it has, within ten seconds."""
+        services, gone = self._services(), engine or self.engine
+        if not callable(getattr(gone, "dispose", None)):
+            return
+        try:
+            await call(services, "", self.id, gone.dispose, seconds=DISPOSE)  # type: ignore[attr-defined]
+        except PluginFailed as error:
+            services.log.error("engine.not_disposed", engine=self.id, error=error.why, trace=error.trace)
+
+    def line(self) -> dict[str, Any]:
+        """For `status`."""
+        now = self._services().clock.now()
+        resting = sorted(key for key, each in self._conditions.items() if each.resting(now))
+        return {
+            "id": self.id,
+            "name": self.info.name,
+            "version": self.info.version,
+            "state": "quarantined" if self.whole.resting(now) else "failing" if self._conditions else "well",
+            "sessions": len(self._attached),
+            "calls": self.calls,
+            "failures": self.failures,
+            "restarts": len(self.restarts),
+            "quarantined": resting,
+        }
