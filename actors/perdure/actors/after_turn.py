@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+
+from perdure.actors.engines.actor import EngineActor
 from perdure.actors.engines.calling import PluginFailed
 from perdure.actors.engines.delivering import caught_up
 from perdure.actors.engines.lent import context_of
@@ -21,21 +25,34 @@ async def after_turn(services: Services, key: str, mail: AfterTurn) -> AfterTurn
     engine = services.engines.of(view.environment.engine)
     if engine.info.passive or engine.resting(key):
         return AfterTurnDone(mail.turn)
-    try:
-        await caught_up(services, view)
-        if mail.stop and engine.has("after_turn"):
-            await _report(services, mail)
-        if engine.has("maintain"):
-            for moment in moments(mail):
-                context = context_of(services, view, rewrite=Rewriter(services, view))
-                await engine.call(context, "maintain", moment, returns=Maintained)
-    except PluginFailed:
-        return AfterTurnDone(mail.turn)
-    except PerdureError as error:  # the session is gone, or its disk is full
-        services.log.error("engine.hooks_cut", session=key, engine=engine.id, error=str(error))
-        return AfterTurnDone(mail.turn)
-    last = engine.attachment(key, view.session_id).cursor
-    return AfterTurnDone(mail.turn, Delivered(engine.id, last) if last else None)
+    told = True
+    for step in _steps(services, engine, mail):
+        try:
+            await step()
+        except PluginFailed:  # it was told; the others still have their turn
+            told = False
+        except PerdureError as error:  # the session is gone, or its disk is full
+            services.log.error("engine.hooks_cut", session=key, engine=engine.id, error=str(error))
+            return AfterTurnDone(mail.turn)
+    attached = engine.attachment(key, view.session_id)
+    if attached.behind:
+        services.log.warning(
+            "engine.behind", session=key, engine=engine.id, cursor=attached.cursor, leaf=view.leaf
+        )
+    last = attached.cursor
+    return AfterTurnDone(mail.turn, Delivered(engine.id, last) if told and last else None)
+
+
+def _steps(
+    services: Services, engine: EngineActor, mail: AfterTurn
+) -> Iterator[Callable[[], Awaitable[object]]]:
+    view = mail.snapshot
+    yield lambda: caught_up(services, view)
+    if mail.stop and engine.has("after_turn"):
+        yield lambda: _report(services, mail)
+    for moment in moments(mail) if engine.has("maintain") else ():
+        context = context_of(services, view, rewrite=Rewriter(services, view))
+        yield partial(engine.call, context, "maintain", moment, returns=Maintained)
 
 
 def moments(mail: AfterTurn) -> tuple[Moment, ...]:

@@ -33,6 +33,7 @@ class Leaving:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.closing: list[Waiter[None]] = []
+        self._at_once = False
 
     # --- for a while ------------------------------------------------------------------------------
 
@@ -71,6 +72,7 @@ class Leaving:
     def close(self, mail: Close) -> None:
         """After the running turn, or (`now`) instead of it."""
         self.closing.append(mail.done)
+        self._at_once |= mail.now
         if mail.now:
             self.session.sending.stop(now=True)
         if self.session.state in ("idle", "settling"):
@@ -81,7 +83,7 @@ class Leaving:
     def finish_close(self) -> None:
         """The turn, if there was one, has ended, its answer is out: leave the file whole, tell who waits."""
         session = self.session
-        if session.sending.holds_up:
+        if session.sending.holds_up or (session.turns.after_due and not self._at_once):
             return
         session.sending.stop()
 

@@ -248,6 +248,9 @@ class Turns:
         self.after_due = False
         session = self.session
         self._told(mail.told)
+        if session.leaving.closing and session.state == "idle":
+            session.leaving.finish_close()
+            return
         if session.state == "idle":
             session.compacting.consider("rest")
             session.compacting.rested()

@@ -23,12 +23,13 @@ DISPOSE = 10.0  # seconds
 class Attachment:
     """What an engine and one awake session have agreed: `cursor`, the last entry that was delivered."""
 
-    __slots__ = ("bootstrapped", "cursor", "fresh", "known", "session_id")
+    __slots__ = ("behind", "bootstrapped", "cursor", "fresh", "known", "session_id")
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.bootstrapped = False
         self.cursor = ""
+        self.behind = False  # the last delivery did not come to its end
         self.fresh: Items = ()  # delivered since the last report of a turn
         self.known: set[str] = set()  # entries that are not in view, and were looked up as this session's
 
@@ -53,8 +54,8 @@ class EngineActor:
         self.calls = self.failures = 0
         self.restarts: tuple[float, ...] = ()
         self.whole = WELL  # how it fares as a whole
-        self._conditions: dict[str, Condition] = {}  # of sessions that it fails
-        self._failing: set[str] = set()  # since its last success
+        self._conditions: dict[tuple[str, str], Condition] = {}  # of a session and a method, while it fails
+        self._failing: set[tuple[str, str]] = set()  # since the method's last success
         self._attached: dict[str, Attachment] = {}
 
     def has(self, method: str) -> bool:
@@ -85,7 +86,10 @@ class EngineActor:
     def resting(self, key: str) -> bool:
         """Whether it is not asked for this session now."""
         now = self._services().clock.now()
-        return self.whole.resting(now) or self._conditions.get(key, WELL).resting(now)
+        return self.whole.resting(now) or key in self._quarantined(now)
+
+    def _quarantined(self, now: float) -> set[str]:
+        return {key for (key, _), each in self._conditions.items() if each.resting(now)}
 
     # --- calls --------------------------------------------------------------------------------------
 
@@ -116,22 +120,22 @@ class EngineActor:
         except PluginFailed as error:
             self.failed(key, error)
             raise
-        self._worked(key)
+        self._worked(key, method)
         return answer
 
-    def _worked(self, key: str) -> None:
+    def _worked(self, key: str, method: str) -> None:
         if self._failing or self._conditions:
-            self._conditions.pop(key, None)
-            self._failing.clear()
+            self._conditions.pop((key, method), None)
+            self._failing = {each for each in self._failing if each[1] != method}
         self.whole = WELL
 
     def failed(self, key: str, error: PluginFailed) -> None:
         """Tell it at once, and decide what becomes of the engine."""
         services, now = self._services(), self._services().clock.now()
         self.failures += 1
-        was = self._conditions.get(key, WELL)
-        condition = self._conditions[key] = health.failed(was, now, hung=error.hung)
-        self._failing.add(key)
+        was = self._conditions.get((key, error.method), WELL)
+        condition = self._conditions[key, error.method] = health.failed(was, now, hung=error.hung)
+        self._failing.add((key, error.method))
         services.log.error(
             "engine.failed",
             session=key,
@@ -146,7 +150,7 @@ class EngineActor:
             services.log.error("engine.quarantined", session=key, engine=self.id, seconds=rest)
             told += f"; it is asked again in {rest:.0f} s"
         services.events.publish(Notice(key, "engine", told))
-        if len(self._failing) >= health.MANY:
+        if len({key for key, _ in self._failing}) >= health.MANY:
             self._begin_anew(now)
 
     # --- its own life -------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ class EngineActor:
         services = self._services()
         self._failing.clear()
         if not health.restarts_left(self.restarts, now):
-            self.whole = health.failed(self.whole, now, hung=True)
+            self.whole = health.rested(self.whole, now)
             services.log.error("engine.quarantined", engine=self.id, seconds=self.whole.rests - now)
             return
         self.restarts = (*self.restarts[-9:], now)
@@ -166,6 +170,7 @@ class EngineActor:
             services.log.error("engine.not_restarted", engine=self.id, error=repr(error))
             return
         self._attached.clear()
+        self._conditions.clear()
         services.log.warning("engine.restarted", engine=self.id, restarts=len(self.restarts))
 
     async def dispose(self, engine: ContextEngine | None = None) -> None:
@@ -181,15 +186,15 @@ class EngineActor:
     def line(self) -> dict[str, Any]:
         """For `status`."""
         now = self._services().clock.now()
-        resting = sorted(key for key, each in self._conditions.items() if each.resting(now))
         return {
             "id": self.id,
             "name": self.info.name,
             "version": self.info.version,
             "state": "quarantined" if self.whole.resting(now) else "failing" if self._conditions else "well",
             "sessions": len(self._attached),
+            "behind": sorted(key for key, each in self._attached.items() if each.behind),
             "calls": self.calls,
             "failures": self.failures,
             "restarts": len(self.restarts),
-            "quarantined": resting,
+            "quarantined": sorted(self._quarantined(now)),
         }

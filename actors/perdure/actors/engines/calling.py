@@ -42,10 +42,13 @@ async def call(
     ended: Waiter[Outcome] = clock.waiter(f"{key}: {plugin}.{name}")
 
     async def run() -> Any:
-        if iscoroutinefunction(method):
-            return await method(*arguments, **named)
-        found = await _in_thread(services, lambda: method(*arguments, **named))
-        return await found if isawaitable(found) else found
+        try:
+            if iscoroutinefunction(method):
+                return await method(*arguments, **named)
+            found = await _in_thread(services, lambda: method(*arguments, **named))
+            return await found if isawaitable(found) else found
+        except SystemExit as error:  # the program's end is not a plugin's to decide
+            raise RuntimeError(f"it asked for the program's end: {error!r}") from error
 
     def tell(_job: Job, outcome: Outcome) -> None:
         ended.set(outcome)

@@ -6,7 +6,8 @@ A cursor by entry id says how far an engine was told. It is the engine's own whe
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from perdure.actors.engines.actor import Attachment, EngineActor
 from perdure.actors.engines.calling import PluginFailed
@@ -45,16 +46,23 @@ async def deliver(services: Services, view: Snapshot) -> None:
     engine = services.engines.of(view.environment.engine)
     attached = engine.attachment(view.key, view.session_id)
     context = context_of(services, view)
+    attached.behind = True
     if not attached.bootstrapped:
         await _bootstrap(engine, attached, context, view)
-    async for batch in _undelivered(services, attached, context, view):
-        if engine.has("ingest_batch"):
-            await engine.call(context, "ingest_batch", batch, returns=int)
-        else:
-            for item in batch:
-                await engine.call(context, "ingest", item, returns=bool)
-        attached.cursor = batch[-1].entry
-        attached.fresh = (*attached.fresh, *batch)
+    async with aclosing(_undelivered(services, attached, context, view)) as batches:
+        async for batch in batches:
+            await _tell(engine, context, batch)
+            attached.cursor = batch[-1].entry
+            attached.fresh = (*attached.fresh, *batch)
+    attached.behind = False
+
+
+async def _tell(engine: EngineActor, context: EngineContext, batch: Items) -> None:
+    if engine.has("ingest_batch"):
+        await engine.call(context, "ingest_batch", batch, returns=int)
+        return
+    for item in batch:
+        await engine.call(context, "ingest", item, returns=bool)
 
 
 async def _bootstrap(
@@ -71,7 +79,7 @@ async def _bootstrap(
 
 async def _undelivered(
     services: Services, attached: Attachment, context: EngineContext, view: Snapshot
-) -> AsyncIterator[Items]:
+) -> AsyncGenerator[Items, None]:
     """What lies behind the cursor, in batches. Summaries and gaps are no entries of the conversation."""
     stored = tuple(item for item in view.items if item.entry and not isinstance(item.message, Summary))
     at = next((i for i in range(len(stored) - 1, -1, -1) if stored[i].entry == attached.cursor), None)

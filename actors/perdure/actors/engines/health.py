@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.records import Record
 
 CHANCES = 3  # failures in a row, of one session, before the engine rests for it
+HUNG = 2  # one that hung counts for so many: each further one costs its deadline
 FIRST_REST, LONGEST_REST = 30.0, 900.0  # seconds, doubling
 MANY = 3  # sessions that it fails in a row before it is begun anew
 RESTARTS, WINDOW = 3, 600.0  # so many in so many seconds, then it rests for everybody
@@ -28,12 +29,17 @@ WELL = Condition()
 
 
 def failed(was: Condition, now: float, *, hung: bool = False) -> Condition:
-    """One failure more. One that hung rests at once: each further call would cost its deadline again."""
-    failures = was.failures + 1
-    if failures < CHANCES and not hung:
+    """One failure more."""
+    failures = was.failures + (HUNG if hung else 1)
+    if failures < CHANCES:
         return Condition(failures, 0.0, was.spells)
+    return rested(Condition(failures, 0.0, was.spells), now)
+
+
+def rested(was: Condition, now: float) -> Condition:
+    """It is left alone, each time for twice as long."""
     rest = min(LONGEST_REST, FIRST_REST * 2.0**was.spells)
-    return Condition(failures, now + rest, was.spells + 1)
+    return Condition(was.failures, now + rest, was.spells + 1)
 
 
 def restarts_left(times: tuple[float, ...], now: float) -> bool:
