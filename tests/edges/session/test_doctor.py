@@ -202,6 +202,6 @@ def test_what_is_no_session_is_an_error_not_a_report(tmp_path: Path) -> None:
 
 def test_the_doctor_loads_no_vendor_and_no_tools() -> None:
     code = "import sys, perdure.edges.session.doctor as d; print([m for m in sys.modules"
-    code += " if 'anthropic' in m or 'openai' in m or '.tools' in m])"
+    code += " if 'anthropic' in m or 'openai' in m or 'edges.tools' in m])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
