@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -223,8 +224,12 @@ def test_the_children_of_a_command_die_with_the_host_however_it_ends(
 
 
 def running(pid: int) -> bool:
+    """Whether it still runs; one that was killed may take its time on a loaded machine."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
         return False
-    return state not in "ZX"
+    try:
+        return not select.select([descriptor], [], [], 10)[0]
+    finally:
+        os.close(descriptor)

@@ -369,6 +369,26 @@ def test_messages_of_another_session_are_never_sent(tmp_path: Path) -> None:
     virtual(main)
 
 
+def test_an_engine_that_overfills_the_window_is_told_and_the_view_is_sent(tmp_path: Path) -> None:
+    class Inflating(Noting):
+        info = EngineInfo("inflating", "Inflating")
+
+        async def assemble(self, context: Any, messages: Items) -> Assembled:
+            return Assembled((Item("", User((Text(WORDS * 20_000),))), *messages))
+
+    play = Play()
+
+    async def main(clock: VirtualClock) -> None:
+        async with hosted(tmp_path, play, clock, engine=Inflating()) as host:
+            seen = notices(host)
+            assert (await ask(host, "hello")).stop == "stop"
+            assert len(play.bodies[KEY][0]) < 10_000
+            assert any("too much for the window" in n.text for n in seen)
+            assert not [n for n in seen if n.kind == "compaction"]
+
+    virtual(main)
+
+
 def test_unpaired_calls_that_an_engine_returns_are_sealed_away(tmp_path: Path) -> None:
     class Unpaired(Noting):
         info = EngineInfo("unpaired", "Unpaired")

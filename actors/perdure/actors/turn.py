@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from perdure.actors.assembling import assemble
+from perdure.actors.engines.calling import PluginFailed
 from perdure.actors.gates import Slot
 from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, Snapshot, Tally, TurnOutcome
 from perdure.actors.model_call import call_model, later
@@ -19,6 +20,7 @@ from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
 from perdure.context.cache.blame import Made
 from perdure.context.cache.watch import Watch, told
+from perdure.context.changed import Changed
 from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
 from perdure.context.tokens.estimator import Measure, measure
@@ -127,10 +129,23 @@ class Turn:
         items = await self.pictures.fill(view.items) if env.model.images else view.items
         stage = pipeline.history(items, env, view.decisions, unseen=view.unseen, scratch=self.scratch)
         assembled = await self.pictures.whole(await self._assemble(view, stage.items), stage.items)
-        prepared = pipeline.request(
+        try:
+            prepared = self._request(view, stage, assembled)
+        except ContextOverflow as full:
+            prepared = self._without_engine(view, stage, assembled, full)
+        if self.watch is not None:
+            stages = (("stored", view.items), ("history", stage.items), *prepared.stages)
+            made = Made(
+                stages, prepared.lines, env.system, assembled.addition, prepared.thinking, view.refreshed
+            )
+            self.watch.begin(self.scratch.memo, prepared.body, made, env)
+        return prepared
+
+    def _request(self, view: Snapshot, stage: Changed, assembled: Assembled) -> pipeline.Prepared:
+        return pipeline.request(
             stage,
             assembled,
-            env,
+            view.environment,
             decided=view.decisions,
             unseen=view.unseen,
             hooks=(*self.services.hooks, *pipeline.HOOKS),
@@ -138,12 +153,17 @@ class Turn:
             cache_age=view.cache_age,
             scratch=self.scratch,
         )
-        if self.watch is not None:
-            stages = (("stored", view.items), ("history", stage.items), *prepared.stages)
-            made = Made(
-                stages, prepared.lines, env.system, assembled.addition, prepared.thinking, view.refreshed
-            )
-            self.watch.begin(self.scratch.memo, prepared.body, made, env)
+
+    def _without_engine(
+        self, view: Snapshot, stage: Changed, assembled: Assembled, full: ContextOverflow
+    ) -> pipeline.Prepared:
+        """Where the view fits and what its engine made of it doesn't, the engine is at fault."""
+        engines = self.services.engines
+        if engines.strict or (assembled.messages is stage.items and not assembled.addition):
+            raise full
+        prepared = self._request(view, stage, Assembled(stage.items))
+        engine = engines.of(view.environment.engine)
+        engine.failed(view.key, PluginFailed(engine.id, "assemble", f"too much for the window: {full}"))
         return prepared
 
     async def _assemble(self, view: Snapshot, items: Items) -> Assembled:
