@@ -389,6 +389,25 @@ def test_an_engine_that_overfills_the_window_is_told_and_the_view_is_sent(tmp_pa
     virtual(main)
 
 
+def test_the_room_for_an_answer_is_what_the_larger_count_leaves(tmp_path: Path) -> None:
+    class Counting(Noting):
+        info = EngineInfo("counting", "Counting")
+
+        async def assemble(self, context: Any, messages: Items) -> Assembled:
+            return Assembled(messages, 190_000 if context.prompt == "large" else 1)
+
+    play = Play()
+
+    async def main(clock: VirtualClock) -> None:
+        async with hosted(tmp_path, play, clock, engine=Counting()) as host:
+            await ask(host, "small")
+            plain = play.last()["max_tokens"]
+            await ask(host, "large")
+            assert play.last()["max_tokens"] < 10_000 < plain
+
+    virtual(main)
+
+
 def test_unpaired_calls_that_an_engine_returns_are_sealed_away(tmp_path: Path) -> None:
     class Unpaired(Noting):
         info = EngineInfo("unpaired", "Unpaired")

@@ -139,7 +139,8 @@ class Bootstrapped(Record):
 class Assembled(Record):
     """An engine's answer to `assemble`; `addition` goes just below the cache boundary.
 
-    `estimated_tokens`: of both, 0 where it did not count; the host counts for itself, too.
+    `estimated_tokens`: of both, 0 where it did not count. The host counts for itself, too; the answer's room
+    is what the larger of both leaves.
     """
 
     messages: Items
