@@ -42,6 +42,8 @@ from perdure.edges.session.history import History
 from perdure.edges.settings import PluginSettings, Settings
 from perdure.errors import UsageError
 from perdure.kernel.virtual import VirtualClock
+from perdure.looking.context import inspect
+from perdure.looking.target import find
 from perdure.plugins.legacy import LegacyEngine
 from perdure.records import Assistant, Item, Items, Text, ToolCall, User
 
@@ -180,6 +182,21 @@ def test_a_session_chooses_its_engine_at_a_turn_boundary_and_keeps_it(tmp_path: 
             assert await host.command(KEY, "/engine default") == "The context engine is now legacy."
 
     virtual(main)
+
+
+def test_the_context_command_says_which_engine_it_does_not_show(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        host = hosted(tmp_path, Play(), clock)
+        host.registry.register("noting", Noting, "plugin:test")
+        async with host:
+            await ask(host, "one")
+            await host.command(KEY, "/engine noting")
+
+    virtual(main)
+    target = find(KEY, tmp_path / "state")
+    told = inspect(target, Settings(), state=tmp_path / "state")["problems"]
+    assert [problem["kind"] for problem in told] == ["engine"]
+    assert "noting" in told[0]["detail"]
 
 
 def test_an_engine_that_offers_tools_offers_them_to_its_sessions_alone(tmp_path: Path) -> None:

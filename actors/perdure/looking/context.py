@@ -53,7 +53,11 @@ def inspect(
     )
     env = with_pins(env, opened.pins)
     estimator = estimator_of(opened.learned, env.model.ref)
-    problems = [*_problems(opened), *({"kind": "workspace", "detail": line} for line in complaints)]
+    problems = [
+        *_problems(opened),
+        *_engine(opened, settings, target),
+        *({"kind": "workspace", "detail": line} for line in complaints),
+    ]
     report: Report = {
         "file": str(target.path),
         "key": target.key,
@@ -159,6 +163,16 @@ def _problems(opened: Opened) -> list[dict[str, Any]]:
     if opened.unread:
         found.append({"kind": "unread", "detail": "the older part is far beyond the window: not read"})
     return found
+
+
+def _engine(opened: Opened, settings: Settings, target: Target) -> list[dict[str, Any]]:
+    """A look runs no plugin: what another engine assembles only a host can tell."""
+    slot = settings.plugins.slots.context_engine if target.key is not None else "legacy"
+    chosen = opened.settings.engine or slot
+    if chosen == "legacy":
+        return []
+    told = f"the context engine {chosen} assembles this session's requests: this is what legacy would send"
+    return [{"kind": "engine", "detail": told}]
 
 
 def _recorded(opened: Opened) -> str | None:

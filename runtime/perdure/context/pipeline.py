@@ -199,9 +199,7 @@ def _sealed(
     size = context.gauge.total("seal", done.items)
     tokens = estimator.whole(size, fixed)
     careful = tokens if estimator.samples else estimator.upper(size, fixed)
-    if (
-        assembled.estimated_tokens > 0
-    ):  # an engine may count better than we do; room for the answer is by both
+    if assembled.estimated_tokens > 0:  # the larger count leaves the room
         careful = max(careful, env.fixed_tokens + assembled.estimated_tokens)
     thinking = env.thinking if done.thinking else "off"
     room = answer_room(env.model, env.limits.window, careful)
