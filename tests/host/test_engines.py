@@ -195,7 +195,8 @@ def test_the_context_command_says_which_engine_it_does_not_show(tmp_path: Path) 
     virtual(main)
     target = find(KEY, tmp_path / "state")
     told = inspect(target, Settings(), state=tmp_path / "state")["problems"]
-    assert [problem["kind"] for problem in told] == ["engine"]
+    told = [problem for problem in told if problem["kind"] == "engine"]
+    assert len(told) == 1
     assert "noting" in told[0]["detail"]
 
 
