@@ -24,9 +24,7 @@ def test_a_new_session_on_a_model_without_a_key_is_refused_and_leaves_no_file(
 ) -> None:
     async def main(clock: VirtualClock) -> None:
         async with Host(tmp_path / "state", model=GPT, clock=clock, environ={}) as host:
-            with pytest.raises(
-                ModelUnusable, match="gpt-4.1 can't be called: no API key: set OPENAI_API_KEY"
-            ):
+            with pytest.raises(ModelUnusable, match="can't be called: no API key: set OPENAI_API_KEY"):
                 await host.send(KEY, "hello")
             assert not host.files.exists(KEY)
 

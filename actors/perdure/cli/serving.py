@@ -18,6 +18,7 @@ from perdure.cli.reloading import reload_on_hangup
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.machine import raise_open_files
+from perdure.edges.models.scripted import ScriptedModel
 from perdure.errors import UsageError
 from perdure.host import Host
 
@@ -63,6 +64,7 @@ async def _hosted(host: Host, sock: socket.socket, as_json: bool) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async with host, serve(host, sock) as server, anyio.create_task_group() as group:
             await group.start(reload_on_hangup, host)
+            await _warm(host)
             host.freeze()
             _tell(host, server, as_json)
             number = await anext(received)
@@ -73,6 +75,13 @@ async def _hosted(host: Host, sock: socket.socket, as_json: bool) -> None:
             group.cancel_scope.cancel()
             if not told.whole:
                 warn(_cut_off(told))
+
+
+async def _warm(host: Host) -> None:
+    """The scripted model's tokenizer takes a second to load: not on the loop, when somebody waits."""
+    for model in host.resolver.models():
+        if isinstance(model, ScriptedModel):
+            await host.io.run(model.warm)
 
 
 async def _second(received: object) -> None:

@@ -67,8 +67,8 @@ __all__ = [
     "Delivered", "Delivery", "Disposes", "EndsSubagents", "EngineCompaction", "EngineContext", "EngineInfo",
     "EngineRuntime", "Forgets", "Forgotten", "Grant", "IngestsBatches", "Lacking", "Letter", "LetterKind",
     "Maintained", "Maintains", "Memory", "MemoryContext", "MemoryFlush", "MemoryInfo", "Model", "ModelEvent",
-    "Moment", "OffersTools", "Outbound", "OutboundChannel", "Placement", "PluginRuntime", "Post", "PreparesSpawns",
-    "Pressure", "Recall", "Recalled", "Recalls", "Receipt", "Replacement", "Request", "Rewritten", "Rollback",
-    "SessionFile", "Spawn", "SpawnEnd", "SpawnMode", "TextDelta", "ThinkingDelta", "Tool", "ToolContext",
-    "ToolOutput", "Trust", "TurnReport",
+    "Moment", "OffersTools", "Outbound", "OutboundChannel", "Placement", "PluginRuntime", "Post",
+    "PreparesSpawns", "Pressure", "Recall", "Recalled", "Recalls", "Receipt", "Replacement", "Request",
+    "Rewritten", "Rollback", "SessionFile", "Spawn", "SpawnEnd", "SpawnMode", "TextDelta", "ThinkingDelta",
+    "Tool", "ToolContext", "ToolOutput", "Trust", "TurnReport",
 ]  # fmt: skip
