@@ -18,7 +18,6 @@ from helpers_serve import PATH, serving
 from perdure.contracts import ToolContext
 from perdure.edges.models.reply import ScriptedReply, call, say
 
-
 OTHERS = (
     ("/rename", {"name": "{}"}),
     ("/command", {"line": "/pin {}"}),
