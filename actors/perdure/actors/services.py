@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.actors.approvals import Approvals
 from perdure.actors.calls import Calls
 from perdure.actors.durable import Durable
+from perdure.actors.fallbacks import Fallbacks
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
 from perdure.actors.memory import Memory
@@ -150,6 +151,7 @@ class Services:
     timers: Timers
     approvals: Approvals
     calls: Calls
+    fallbacks: Fallbacks
     memory: Memory
     lent: Callable[[str], PluginRuntime]
     engines: Roster
@@ -175,7 +177,7 @@ class Services:
 
         A new session would begin on a model that can't be called: `ModelUnusable`.
         """
-        info = self.resolver.model_for(key, None)
+        info = self.fallbacks.choose(key, self.resolver.model_for(key, None))
         if (lacking := self.resolver.lacks(info)) and not self.files.exists(key):
             raise ModelUnusable(f"{key}: {info.ref} can't be called: {lacking}")
         self.gates.admit(key, info.provider)

@@ -11,6 +11,7 @@ from perdure.actors.messages import (
     AfterTurn,
     AfterTurnDone,
     Append,
+    FellBack,
     NextStep,
     Overflowed,
     Rested,
@@ -74,6 +75,7 @@ class Turns:
         session.stop_timers()
         if self.answered and self.cold:  # what has changed in the workspace is shown when it costs nothing
             self._refresh()
+        session.surroundings.reconsider()
         self.tally = Tally()
         session.services.events.publish(TurnStarted(session.key, self.number + 1))
         if session.compacting.comes_first:
@@ -223,6 +225,11 @@ class Turns:
         match mail.outcome:
             case Returned(Rested() as rested):
                 self.finish(rested)
+            case Returned(FellBack()):
+                if session.surroundings.reconsider():
+                    session.state = "settling"
+                else:
+                    self.run()
             case Returned(Overflowed() as overflow):
                 session.state = "settling"
                 session.compacting.overflowed(overflow)
