@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.hosting.draining import Drained
     from perdure.server.running import Server
 
+LAST_PORT = 65_535
 _NEEDED = ("starlette", "hypercorn", "prometheus_client")
 
 
@@ -44,6 +45,8 @@ def run(
         raise UsageError("the HTTP API is not installed: pip install 'perdure[server]'")
     from perdure.server.running import guarded, listen
 
+    if port is not None and not 0 <= port <= LAST_PORT:
+        raise UsageError(f"--port {port}: give a number from 1 to {LAST_PORT:,}, or 0 for any that is free")
     read = partial(load, state=state, flags={"server.host": host, "server.port": port})
     settings = read()
     for finding in names_of_nothing(settings, "the configuration"):
@@ -61,7 +64,7 @@ def run(
 async def _hosted(host: Host, sock: socket.socket, as_json: bool) -> None:
     from perdure.server.running import serve
 
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+    with sock, anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async with host, serve(host, sock) as server, anyio.create_task_group() as group:
             await group.start(reload_on_hangup, host)
             await _warm(host)

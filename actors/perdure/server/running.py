@@ -45,7 +45,8 @@ def listen(settings: ServerSettings) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         sock = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        why = error.strerror or str(error)
+        code = error.errno or 0  # below 0: a name that can't be looked up, which has words of its own
+        why = os.strerror(code) if code > 0 else error.strerror or str(error)
         raise UsageError(f"{host}:{port}: can't listen there ({why}): choose another --port") from None
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
