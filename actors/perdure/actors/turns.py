@@ -122,6 +122,12 @@ class Turns:
         if self.watch is not None:
             self.watch.waking(opened.items, opened.sent)
 
+    def first_woken(self) -> None:
+        """The model is known now. One inside this process was never asked by a session of an earlier one."""
+        model = self.session.services.resolver.model(self.session.environment.model)
+        if self.watch is not None and not self.number and getattr(model, "cache_is_here", False):
+            self.watch.forgotten()
+
     @property
     def cache_age(self) -> float | None:
         """Seconds since a model last read this view; None: never, as far as is known."""

@@ -41,6 +41,8 @@ class ScriptedModel:
     Counters: `requests`, `refused` (by strict or the window), `errors` by kind.
     """
 
+    cache_is_here = True  # it ends with this process
+
     def __init__(
         self,
         info: ModelInfo,
