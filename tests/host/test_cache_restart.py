@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from helpers_host import Play, ask, hosted, virtual
+from helpers_host import ask, virtual
+from perdure.host import Host
 from perdure.kernel.virtual import VirtualClock
 
 LONG = "Measure twice, cut once. " * 200
@@ -14,7 +15,7 @@ LONG = "Measure twice, cut once. " * 200
 def test_a_scripted_model_s_cache_goes_with_its_process_and_nobody_is_blamed(tmp_path: Path) -> None:
     async def main(clock: VirtualClock) -> None:
         for text in ("first", "second"):
-            async with hosted(tmp_path, Play(), clock) as host:
+            async with Host(tmp_path / "state", clock=clock, environ={}) as host:
                 await ask(host, f"{text}: {LONG}")
                 await ask(host, "and again")
 

@@ -41,8 +41,6 @@ class ScriptedModel:
     Counters: `requests`, `refused` (by strict or the window), `errors` by kind.
     """
 
-    cache_is_here = True  # it ends with this process
-
     def __init__(
         self,
         info: ModelInfo,
@@ -53,8 +51,10 @@ class ScriptedModel:
         known: bool = True,
         accounting: bool | Accounting = True,
         on_request: Callable[[Request], None] | None = None,
+        embedded: bool = False,
     ) -> None:
         self.info = info
+        self.cache_is_here = embedded  # what it has cached ends with this process
         self.requests = self.refused = 0
         self.errors: dict[str, int] = {}
         books = accounting if isinstance(accounting, Accounting) else Accounting() if accounting else None
