@@ -63,7 +63,8 @@ load: $(VENV)/.bench  ## a thousand clients over loopback, some slow, some vanis
 	$(BIN)/python -m benchmarks.load
 
 canaries: $(VENV)/.test  ## a million random requests of a thousand tenants; none sees what is another's
-	PERDURE_CANARIES=full $(BIN)/python -m pytest tests/server/test_isolation.py -s
+	PERDURE_CANARIES=full $(BIN)/python -m pytest tests/server/test_isolation.py -n 2 -o faulthandler_timeout=0 \
+		--durations=3 $(if $(wildcard /dev/shm/.),--basetemp=/dev/shm/perdure-canaries.$$$$)
 
 clean:
 	rm -rf $(VENV) dist build

@@ -67,8 +67,10 @@ async def hosted(state: Path) -> None:
         group.start_soon(stalls.watch)
         print(json.dumps({"url": server.url, "token": server.token}), flush=True)
         while await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
-            told = host.status()["host"]
+            told, collector = host.status()["host"], host.pauses
             figures = {"rss_mb": round(told["rss_bytes"] / 1e6, 1), "awake": told["awake"]}
+            figures["collected_max"] = round(max(collector.longest) * 1000, 2)
+            figures["frozen_again"], collector.longest = collector.frozen_again, [0.0, 0.0, 0.0]
             print(json.dumps({**figures, "refused": model.refused, **stalls.take()}), flush=True)
         group.cancel_scope.cancel()
 

@@ -24,6 +24,10 @@ class ConfigError(UsageError):
     """A setting is unknown or out of range: the text names file, key and the accepted values."""
 
 
+class ModelUnusable(ConfigError):
+    """No call of the session's model can work (no key, no package): nothing was accepted; do what it says."""
+
+
 class SessionNotFound(UsageError):
     """No session of that key, or no file of that name: check the spelling (`perdure sessions list`)."""
 

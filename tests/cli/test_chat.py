@@ -356,8 +356,8 @@ def test_help_names_every_command(state: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "environ", "told", "code"),
     [
-        ("openai/gpt-4.1", {}, "set OPENAI_API_KEY", 1),
-        ("mistral/mistral-large-latest", {}, "set MISTRAL_API_KEY", 1),
+        ("openai/gpt-4.1", {}, "set OPENAI_API_KEY", 2),
+        ("mistral/mistral-large-latest", {}, "set MISTRAL_API_KEY", 2),
         ("openai/gpt-4.1", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "x"}, "OPENAI_BASE_URL: 'x'", 2),
         ("claude-sonnet-4-5", {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": "x"}, "ANTHROPIC_BASE_URL", 2),
         ("openai/gpt-3", {}, "unknown model", 2),

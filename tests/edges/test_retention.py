@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from helpers_cli import fingerprint, run
 from helpers_host import Play, ask, hosted, virtual
 from helpers_sessions import HEADER, assistant, compaction, off_chain, user, write
+from perdure.edges import erasing
 from perdure.edges.blobs import place
 from perdure.edges.bundle import verify
 from perdure.edges.placement import LocalPlacement
@@ -189,3 +191,32 @@ def test_a_running_host_applies_the_same_rules_by_itself(tmp_path: Path) -> None
     assert log.count('"retention.removed"') == 2
     assert CANARY not in log
     assert len(list((tmp_path / "state" / "archive").glob("*.zip"))) == 1
+
+
+def test_many_sessions_with_evidence_cost_one_look_at_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path, "max_sessions = 2", sessions=6)
+    kept: list[Path] = []
+    for n in range(6):
+        data = b"shared" if n in (3, 4) else f"{CANARY} {n}".encode()  # by one that goes and one that stays
+        digest = hashlib.sha256(data).hexdigest()
+        blob = place(folder.state / "evidence", digest)
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(data)
+        kept.append(blob)
+        entry = user("a", None) | {"perdure": {"v": 1, "e": 1, "evidence": [digest]}}
+        folder.has(f"agent:main:cli:dm:s{n}", n, entry)
+    looks: list[int] = []
+    real = erasing.Eraser.referred
+
+    def referred(self: erasing.Eraser, without: Collection[Path] = ()) -> set[str]:
+        looks.append(len(without))
+        return real(self, without)
+
+    monkeypatch.setattr(erasing.Eraser, "referred", referred)
+    folder.clean()
+    assert folder.left() == ["s4", "s5"]
+    assert len(looks) == 1
+    assert [blob.exists() for blob in kept] == [False, False, False, True, True, True]
+    assert not list((folder.state / "sessions").rglob("*.deleted"))

@@ -228,3 +228,36 @@ def say_and_tell(tell: Callable[[], None]) -> Callable[..., ScriptedReply]:
         return say("late, but here")
 
     return answer
+
+
+def test_without_any_index_letters_that_wait_are_found_in_the_files_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object, **_more: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    monkeypatch.setattr(sqlite3, "connect", refuse)
+    play = Play()
+
+    async def leave() -> None:
+        gate = Gate(RealClock())
+        async with hosted(tmp_path, Play(gate), RealClock()) as host:
+            await host.send(KEY, "first")
+            await gate.arrived()
+            await host.send(KEY, "second")
+            host.kill()
+        for lock in (tmp_path / "state").rglob("*.lock"):
+            if lock.name.startswith("agent"):
+                lock.unlink()  # nothing beside the file says that it was awake
+
+    async def take_up() -> None:
+        async with hosted(tmp_path, play, RealClock()):
+            with anyio.fail_after(20):
+                while not play.bodies[KEY]:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+
+    real(leave)
+    real(take_up)
+    assert said_by_users(session_path(tmp_path))[:1] == ["first"]

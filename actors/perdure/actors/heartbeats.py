@@ -135,6 +135,7 @@ class Heart:
 async def probe(services: Services, session: Ref, view: Snapshot, told: Heartbeat, due: int) -> Probed:
     """Ask the model aside. `Probed.said` is None where it has nothing to say."""
     info = services.resolver.model_info(told.model) if told.model else view.environment.model
+    info = services.fallbacks.choose(view.key, info)
     text, light = await services.io.run(services.resolver.heartbeat, view.key, info)
     if text is not None and not _SAYS.search(text):
         return Probed(due, why=EMPTY)

@@ -8,7 +8,7 @@ from perdure.actors.messages import Deliver, Note
 from perdure.context.tokens.estimator import measure
 from perdure.contracts import Letter, Receipt
 from perdure.edges.session.history import History
-from perdure.errors import Busy, Closed, IdReused, MessageTooLarge, PerdureError
+from perdure.errors import Busy, Closed, IdReused, MessageTooLarge, ModelUnusable, PerdureError
 from perdure.events import Reply
 from perdure.kernel.errors import Closed as KernelClosed
 from perdure.kernel.jobs import Job
@@ -46,6 +46,7 @@ class Letters:
                 raise IdReused(f"{letter.key}: the id {letter.mid!r} was given to another text")
             self._fits(letter)
             busy = session.state in ("running", "settling")
+            self._callable(letter, busy=busy)
             waits = busy or bool(transcript.pending)  # never past an earlier letter
             if waits and len(transcript.pending) >= MOST_WAITING:
                 raise Busy(f"{letter.key}: {MOST_WAITING} messages wait already: send it again later")
@@ -121,6 +122,16 @@ class Letters:
         room = env.limits.overflow - env.identity_tokens  # knowledge gives way to it
         if tokens > room:
             raise MessageTooLarge(tokens, max(0, room))
+
+    def _callable(self, letter: Letter, *, busy: bool) -> None:
+        """No turn of a model without key or package. The host's own letters go on record with the error."""
+        info = self.session.environment.model
+        if busy or letter.kind != "external_user":
+            return
+        if lacking := self.session.services.resolver.lacks(info):
+            raise ModelUnusable(
+                f"{letter.key}: {info.ref} can't be called: {lacking}; /model chooses another"
+            )
 
     def _answer_again(self, letter: Letter, receipt: Receipt, waiter: Waiter[Reply] | None) -> None:
         """From the record, or, while there is nothing recorded yet, with the turn that will answer it."""

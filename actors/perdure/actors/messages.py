@@ -379,7 +379,13 @@ class Overflowed(Mail):
     real: int = 0
 
 
-TurnOutcome: TypeAlias = Rested | Overflowed
+class FellBack(Mail):
+    """The model failed for good, and another can go on with the turn."""
+
+    why: str
+
+
+TurnOutcome: TypeAlias = Rested | Overflowed | FellBack
 
 
 class Tally(Struct):

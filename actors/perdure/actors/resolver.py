@@ -27,7 +27,7 @@ from perdure.context.numbers import (
 from perdure.context.prompt.system import build as build_prompt
 from perdure.context.results.prune import PruneSettings
 from perdure.context.safety.limit import history_limit
-from perdure.contracts import Model, Tool
+from perdure.contracts import Lacking, Model, Tool
 from perdure.edges import state as state_folder
 from perdure.edges.models import catalog
 from perdure.edges.settings import Settings
@@ -118,6 +118,11 @@ class HostResolver:
         if info.ref not in self._models:
             self._models[info.ref] = self._factories[info.provider](info)
         return self._models[info.ref]
+
+    def lacks(self, info: ModelInfo) -> str:
+        """Why no call of a model can work, where that is known without one; else empty."""
+        model = self.model(info)
+        return model.lacks() if isinstance(model, Lacking) else ""
 
     def models(self) -> tuple[Model, ...]:
         """The clients in use, for `status`."""

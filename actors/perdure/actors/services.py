@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.actors.approvals import Approvals
 from perdure.actors.calls import Calls
 from perdure.actors.durable import Durable
+from perdure.actors.fallbacks import Fallbacks
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
 from perdure.actors.memory import Memory
@@ -36,6 +37,7 @@ from perdure.edges.log import Log
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.settings import Settings
 from perdure.edges.tracing import OFF, Tracing
+from perdure.errors import ModelUnusable
 from perdure.events import Recorded
 from perdure.kernel.channel import Channel
 from perdure.kernel.clock import Clock
@@ -82,6 +84,7 @@ class Resolver(Protocol):
         ...
 
     def model(self, info: ModelInfo) -> Model: ...
+    def lacks(self, info: ModelInfo) -> str: ...
     def models(self) -> tuple[Model, ...]: ...
     def summariser(self, info: ModelInfo) -> ModelInfo:
         """Which model writes summaries for a session on `info`."""
@@ -148,6 +151,7 @@ class Services:
     timers: Timers
     approvals: Approvals
     calls: Calls
+    fallbacks: Fallbacks
     memory: Memory
     lent: Callable[[str], PluginRuntime]
     engines: Roster
@@ -169,8 +173,14 @@ class Services:
     on_not_opened: Callable[[str, BaseException], None] = lambda key, error: None
 
     def admit(self, key: str, sender: str) -> None:
-        """Before anything of a letter is written. Raises `Busy`: too many in a minute, or in the queue."""
-        self.gates.admit(key, self.resolver.model_for(key, None).provider)
+        """Before anything of a letter is written. Raises `Busy`: too many in a minute, or in the queue.
+
+        A new session would begin on a model that can't be called: `ModelUnusable`.
+        """
+        info = self.fallbacks.choose(key, self.resolver.model_for(key, None))
+        if (lacking := self.resolver.lacks(info)) and not self.files.exists(key):
+            raise ModelUnusable(f"{key}: {info.ref} can't be called: {lacking}")
+        self.gates.admit(key, info.provider)
         self.inbound.admit(key, sender)
 
     tracing: Tracing = OFF

@@ -266,6 +266,7 @@ class Session:
             self.turns.woken(held.opened)
             opened = held.opened
             self.surroundings.adopt(opened.settings, "woken", opened.pins, opened.items)
+            self.turns.first_woken()
         except Exception as failure:  # a workspace that can't be read, a configuration that can't work
             held.close(handover=False)
             self.leaving.not_woken(failure)

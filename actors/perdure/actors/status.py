@@ -80,6 +80,7 @@ def host_status(
         "outbox": services.outbox.figures(),
         "engines": services.engines.lines(),
         "models": services.calls.lines(),
+        "fallbacks": services.fallbacks.lines(),
         "totals": {
             **totals.line(),
             "mail": stats.handled,
@@ -88,6 +89,7 @@ def host_status(
             "lost_jobs": stats.jobs_lost,
             "wakings": directory.wakings,
             "sleeps": directory.sleeps,
+            "fallbacks": services.fallbacks.taken,
             "refused_mail": stats.refused,
             "refused_rate": services.inbound.refused,
             "refused_spend": services.spending.refused,

@@ -13,7 +13,7 @@ from perdure.actors.view import Ranking
 from perdure.context.environment import Environment
 from perdure.context.prompt.pins import marked, with_pins
 from perdure.edges.session.facts import Settings
-from perdure.records import Item, Pinned
+from perdure.records import Item, ModelInfo, Pinned
 
 if TYPE_CHECKING:
     from perdure.actors.session import Session
@@ -34,6 +34,8 @@ class Surroundings:
         self._bare: Environment  # the same without what the user pinned
         self._adopted = Settings()
         self._ranked = Ranking()
+        self.first: ModelInfo  # the session's own choice
+        self._told = ""  # who stands in for it, as the user knows
 
     def follow(self) -> None:
         """Another program, a new view or the user's pins may have changed what holds."""
@@ -58,7 +60,8 @@ class Surroundings:
         """
         session, resolver = self.session, self.session.services.resolver
         ref = f"{chosen.provider}/{chosen.model}" if chosen.provider and chosen.model else None
-        info = resolver.model_for(session.key, ref)
+        self.first = resolver.model_for(session.key, ref)
+        info = session.services.fallbacks.choose(session.key, self.first)
         fresh = why in ("cold", "compaction", "model") or session.turns.cold
         query = self._ranked.by(session.transcript.items if items is None else items)
         kept = not self._ranked.given_up
@@ -67,6 +70,34 @@ class Surroundings:
         )
         self._adopted = chosen
         self._take(with_pins(self._bare, session.transcript.pins if pins is None else pins), why)
+
+    def reconsider(self) -> bool:
+        """Between turns, or where the model failed: the session's choice, or who stands in for it now.
+
+        True: the view is made smaller for it first.
+        """
+        session, before = self.session, self.environment
+        if session.services.fallbacks.choose(session.key, self.first).ref != before.model.ref:
+            self.adopt(session.transcript.settings, "model")
+        session.transcript.stand_in = self.environment.model.ref != self.first.ref
+        self._tell(before.model.ref)
+        limits = self.environment.limits
+        smaller = limits.window < before.limits.window and session.scales.tokens > limits.threshold
+        return smaller and session.compacting.consider("model_switch")
+
+    def _tell(self, before: str) -> None:
+        """Once, in whatever direction it changed."""
+        model, first = self.environment.model.ref, self.first.ref
+        stands_in = model if model != first else ""
+        if stands_in == self._told:
+            return
+        if stands_in:
+            why = self.session.services.fallbacks.why(self.first)
+            text = f"{first} can't answer ({why}): {model} does, and reads the context anew, uncached"
+        else:
+            text = f"{first} answers again, and reads the context anew, uncached"
+        self._told = stands_in
+        self.session.notice("fallback", text)
 
     def carry_pins(self) -> None:
         """Every request from the next one on holds what the user has pinned by now."""

@@ -74,6 +74,7 @@ class Transcript(OffChain):
         self.generation = 0  # rises when the view is switched; results made for an older one are dropped
         self.foreign = 0  # appends of other programs that were taken in
         self.channel = ""  # by which answers go out, if any
+        self.stand_in = False  # the model in use is not the session's choice: its answers don't make it so
         self.load(held.opened)
 
     def load(self, opened: Opened) -> None:
@@ -174,7 +175,8 @@ class Transcript(OffChain):
         made = tuple(decisions)
         entry, now = self._new_id(), self._wall_ms()
         out = mark_of(message, self.channel, self.owes, now, self.session_id) if self.owes else None
-        facts = Facts(self.file.epoch, origin, made, evidence, sent, learned, out)
+        aside = self.stand_in and isinstance(message, Assistant)
+        facts = Facts(self.file.epoch, origin, made, evidence, sent, learned, out, aside)
         self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
         self._upkeep.settled(evidence)
         if out is not None:

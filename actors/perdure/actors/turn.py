@@ -12,7 +12,17 @@ from typing import Any, Literal
 from perdure.actors.assembling import assemble
 from perdure.actors.engines.calling import PluginFailed
 from perdure.actors.gates import Slot
-from perdure.actors.messages import Append, Mail, NextStep, Overflowed, Rested, Snapshot, Tally, TurnOutcome
+from perdure.actors.messages import (
+    Append,
+    FellBack,
+    Mail,
+    NextStep,
+    Overflowed,
+    Rested,
+    Snapshot,
+    Tally,
+    TurnOutcome,
+)
 from perdure.actors.model_call import call_model, later
 from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
@@ -57,7 +67,7 @@ class Turn:
         try:
             with tracing.turn(self.key, self.number) as traced:
                 outcome = await self._steps(slot)
-                stop = outcome.stop if isinstance(outcome, Rested) else "overflow"
+                stop = outcome.stop if isinstance(outcome, Rested) else type(outcome).__name__.lower()
                 traced.set(perdure_stop=stop, perdure_steps=self.tally.steps)
                 return outcome
         finally:
@@ -85,7 +95,7 @@ class Turn:
             owners = tuple(full.owners.items())
             return view, Overflowed(full.tokens, full.limit, "guard", str(full), owners)
         except ModelError as error:
-            return view, await self._give_up(view, str(error), error.kind)
+            return view, await self._failed(view, error)
         except EngineUnavailable as error:
             return view, await self._give_up(view, str(error), "engine")
         try:
@@ -93,8 +103,7 @@ class Turn:
         except ModelError as error:
             if error.kind == "overflow":
                 return view, self._refused(view, prepared, error)
-            wait = later(self.services.timing, error)
-            return view, await self._give_up(view, str(error), error.kind, wait)
+            return view, await self._failed(view, error)
         _trace(span, answer.message)
         return view, await self._answered(view, prepared, answer)
 
@@ -231,6 +240,13 @@ class Turn:
         if broke is not None:
             level = log.info if broke.declared else log.warning
             level("cache.break", session=self.key, turn=self.number, **told(broke))
+
+    async def _failed(self, view: Snapshot, error: ModelError) -> TurnOutcome:
+        if self.services.fallbacks.failed(self.key, view.environment.model, error):
+            self.tally.errors.append(str(error))
+            return FellBack(str(error))
+        wait = later(self.services.timing, error)
+        return await self._give_up(view, str(error), error.kind, wait)
 
     async def _give_up(self, view: Snapshot, why: str, kind: str = "steps", later: float = 0.0) -> Rested:
         info, now = view.environment.model, self.services.clock.wall_ms()

@@ -11,6 +11,7 @@ from perdure.actors.messages import (
     AfterTurn,
     AfterTurnDone,
     Append,
+    FellBack,
     NextStep,
     Overflowed,
     Rested,
@@ -74,6 +75,7 @@ class Turns:
         session.stop_timers()
         if self.answered and self.cold:  # what has changed in the workspace is shown when it costs nothing
             self._refresh()
+        session.surroundings.reconsider()
         self.tally = Tally()
         session.services.events.publish(TurnStarted(session.key, self.number + 1))
         if session.compacting.comes_first:
@@ -119,6 +121,12 @@ class Turns:
         self.answered = min(answered_at(opened.items), self.session.services.clock.wall_ms())
         if self.watch is not None:
             self.watch.waking(opened.items, opened.sent)
+
+    def first_woken(self) -> None:
+        """The model is known now. One inside this process was never asked by a session of an earlier one."""
+        model = self.session.services.resolver.model(self.session.environment.model)
+        if self.watch is not None and not self.number and getattr(model, "cache_is_here", False):
+            self.watch.forgotten()
 
     @property
     def cache_age(self) -> float | None:
@@ -223,6 +231,11 @@ class Turns:
         match mail.outcome:
             case Returned(Rested() as rested):
                 self.finish(rested)
+            case Returned(FellBack()):
+                if session.surroundings.reconsider():
+                    session.state = "settling"
+                else:
+                    self.run()
             case Returned(Overflowed() as overflow):
                 session.state = "settling"
                 session.compacting.overflowed(overflow)

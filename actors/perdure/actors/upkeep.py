@@ -82,6 +82,23 @@ class Upkeep:
         """Make an index that is missing, and wake the sessions that were closed with work to do."""
         if self._index is not None:
             self._kernel.start("index", self._begin, self._index, files, wake)
+        elif not self._kernel.clock.virtual:
+            self._kernel.start("index", self._without, files, wake)
+
+    async def _without(self, files: Callable[[], Iterable[Listed]], wake: Callable[[str], None]) -> None:
+        """No index can be had: who waits for an answer is found in the files, which are all read once."""
+        for key in await self._io.run(lambda: list(self._unanswered(files()))):
+            wake(key)
+
+    def _unanswered(self, files: Iterable[Listed]) -> Iterator[str]:
+        for listed in files:
+            try:
+                row = survey(listed)
+            except (PerdureError, OSError) as error:
+                self._log.warning("index.left_out", file=listed.path, error=str(error))
+                continue
+            if row.pending or row.open_turn:
+                yield row.key
 
     async def _begin(
         self, index: SessionIndex, files: Callable[[], Iterable[Listed]], wake: Callable[[str], None]

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.actors.previewing import Previewed
 from perdure.cli.changing import figures, report, session
-from perdure.cli.desks import decided
+from perdure.cli.desks import decided, read_settings
 from perdure.cli.output import emit, patience, say, table
 from perdure.cli.remote.address import running
 from perdure.cli.remote.client import LONG, Remote
@@ -21,7 +21,6 @@ from perdure.cli.signals import Signals, attending, hosted
 from perdure.context.compaction.plan import Nothing
 from perdure.context.environment import Environment
 from perdure.context.text.plural import counted
-from perdure.edges.config import load
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.load import load as load_file
@@ -47,8 +46,8 @@ def run(
     """Exit 0 if it was (or would be) done, 1 if not."""
     target, folder = session(key, state), existing(state)
     patience(target.path)
-    settings = load(state=folder.root)
     at = None if preview else running(state)
+    settings = read_settings(folder, at)
     found: dict[str, Any] = {}
     if at is not None:
         decided(at, model, window)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-from perdure.cli.output import emit, fail, patience, say, table
+import msgspec
+
+from perdure.cli.output import emit, fail, patience, say, table, warn
+from perdure.cli.remote.address import running
+from perdure.cli.remote.client import asked
+from perdure.cli.remote.client import session as path_of
 from perdure.cli.why import explain
 from perdure.cli.why import show as show_entry
 from perdure.context.tokens.budget import INJECTION_ORDER, SACRIFICE_ORDER, Budget, Source
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
+from perdure.errors import ConfigError
 from perdure.looking.context import Report, inspect
-from perdure.looking.target import find
+from perdure.looking.target import Target, find
 
 SHOWN = 200  # ledger lines printed for a person
 SACRIFICE = f"first to go: {', '.join(SACRIFICE_ORDER)}"
@@ -33,8 +40,7 @@ def run(
         fail("the message of -m is empty: give it text, or leave -m out for a stand-in")
     found = find(target, state)
     patience(found.path)
-    settings = load(state=state_folder.state_folder(state).root)
-    report = inspect(found, settings, window=window, model=model, message=message, state=state)
+    report = _report(found, window, model, message, state)
     if why is not None:
         report["ledger"], report["why"] = explain(found.path, report["ledger"], why)
     if as_json:
@@ -42,6 +48,24 @@ def run(
     else:
         show(report, why)
     return 1 if report["request"] is None else 0
+
+
+def _report(
+    found: Target, window: int | None, model: str | None, message: str | None, state: Path | None
+) -> Report:
+    """By the configuration; where that is broken, as the host says that still runs on an earlier one."""
+    try:
+        settings = load(state=state_folder.state_folder(state).root)
+    except ConfigError as error:
+        at = running(state) if found.key else None
+        if at is None:
+            raise
+        warn(f"perdure: {error}; asking the running host, which began with another")
+        asked_for = {"window": window, "model": model, "message": message}
+        query = urlencode({name: value for name, value in asked_for.items() if value is not None})
+        told: Report = asked(at, lambda remote: remote.get(f"{path_of(found.key or '')}/context?{query}"))
+        return told | {"budget": msgspec.convert(told["budget"], Budget)}
+    return inspect(found, settings, window=window, model=model, message=message, state=state)
 
 
 def _about(report: Report) -> Report:

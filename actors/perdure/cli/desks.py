@@ -15,6 +15,7 @@ import msgspec
 from perdure.actors import changed
 from perdure.actors.changed import Change
 from perdure.cli.changing import Desk, figures, owned, session
+from perdure.cli.output import warn
 from perdure.cli.owning import now_ms
 from perdure.cli.remote import address
 from perdure.cli.remote import client as calls
@@ -25,7 +26,9 @@ from perdure.edges.session.facts import Opened
 from perdure.edges.session.fork import fork
 from perdure.edges.session.load import load as load_file
 from perdure.edges.session.tail import open_session
-from perdure.errors import UsageError
+from perdure.edges.settings import Settings
+from perdure.edges.state import StateFolder
+from perdure.errors import ConfigError, UsageError
 from perdure.looking.resolving import resolve
 from perdure.looking.target import existing
 from perdure.records import Record
@@ -169,4 +172,15 @@ def seen(key: str, state: Path | None, opened: Opened | None = None) -> dict[str
     """A session's figures, from its file alone."""
     target, folder = session(key, state), existing(state)
     found = open_session(target.path) if opened is None else opened
-    return figures(found, resolve(target, found, load(state=folder.root), folder)[0])
+    return figures(found, resolve(target, found, read_settings(folder, address.running(state)), folder)[0])
+
+
+def read_settings(folder: StateFolder, at: Address | None) -> Settings:
+    """The configuration; a broken one only changes what is shown while a host runs on an earlier one."""
+    try:
+        return load(state=folder.root)
+    except ConfigError as error:
+        if at is None:
+            raise
+        warn(f"perdure: {error}; the running host began with another, and does it")
+        return Settings()

@@ -40,12 +40,56 @@ def show(found: Report) -> None:
         rows.append(
             ("loop lag", f"p99 {lag['p99_ms']:.1f} ms, max {lag['max_ms']:.1f} ms, {lag['blocked']} blocked")
         )
-    for name, source in (("memory", host), ("timers", found), ("outbox", found), ("storage", found)):
-        rows.append((name, _brief(source.get(name))))
+    rows.append(("memory", _memory(host.get("memory") or {})))
+    rows += [(name, _brief(found.get(name))) for name in ("timers", "outbox", "storage")]
     rows.append(("log", _brief(found.get("trouble"))))
-    for name in ("models", "workers", "queues"):
-        rows += [(name.removesuffix("s"), _brief(line)) for line in _lines(found.get(name))]
+    rows += [("model", _model(line)) for line in _lines(found.get("models"))]
+    rows += [
+        ("left alone", f"{line['model']} for {line['seconds']:.0f} s: {line['why']}")
+        for line in found.get("fallbacks", ())
+    ]
+    rows.append(("workers", _workers(_lines(found.get("workers")))))
+    rows += [("queue", _queue(line)) for line in _lines(found.get("queues"))]
     say(table([(name, one_line(text, 86)) for name, text in rows if text]))
+
+
+def _memory(told: Report) -> str:
+    if not told:
+        return ""
+    budget, process = told.get("budget_bytes"), told.get("process_bytes")
+    bounds = f"{size(told.get('owned_bytes') or 0)} owned by sessions"
+    if budget:
+        bounds += f" of {size(budget)}"
+    return f"{bounds}; the process may take {size(process)}" if process else bounds
+
+
+def _model(line: Report) -> str:
+    errors = ", ".join(f"{count:,} {kind}" for kind, count in (line.get("errors") or {}).items())
+    retries = f", {line['retries']:,} tried again" if line.get("retries") else ""
+    return f"{line['name']}: {line['requests']:,} requests{retries}{f'; failed: {errors}' if errors else ''}"
+
+
+def _workers(lines: list[Report]) -> str:
+    """All that are as they should be in a word each; what waits, crashed or is switched off is named."""
+    told = []
+    for line in lines:
+        wrong = [
+            f"{line[name]:,} {word}"
+            for name, word in (("busy", "busy"), ("queued", "waiting"), ("crashed", "crashed"))
+            if line.get(name)
+        ]
+        if line.get("breaker") not in (None, "closed"):
+            wrong.append(f"circuit breaker {line['breaker']}")
+        told.append(f"{line['name']} {line['done']:,} done{''.join(f', {each}' for each in wrong)}")
+    return "; ".join(told)
+
+
+def _queue(line: Report) -> str:
+    paused = line.get("paused_seconds")
+    state = f", paused for {paused:.0f} s" if paused else ""
+    refused = f", {line['refused']:,} refused" if line.get("refused") else ""
+    calls = f"{line['used']:,} of {line['limit']:,} calls"
+    return f"{line['provider']}: {calls}, {line['waiting']:,} wait{refused}{state}"
 
 
 def _lines(value: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from perdure.cli.reloading import reload_on_hangup
 from perdure.edges import state as state_folder
 from perdure.edges.config import load
 from perdure.edges.machine import raise_open_files
+from perdure.edges.models.scripted import ScriptedModel
 from perdure.errors import UsageError
 from perdure.host import Host
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.hosting.draining import Drained
     from perdure.server.running import Server
 
+LAST_PORT = 65_535
 _NEEDED = ("starlette", "hypercorn", "prometheus_client")
 
 
@@ -43,6 +45,8 @@ def run(
         raise UsageError("the HTTP API is not installed: pip install 'perdure[server]'")
     from perdure.server.running import guarded, listen
 
+    if port is not None and not 0 <= port <= LAST_PORT:
+        raise UsageError(f"--port {port}: give a number from 1 to {LAST_PORT:,}, or 0 for any that is free")
     read = partial(load, state=state, flags={"server.host": host, "server.port": port})
     settings = read()
     for finding in names_of_nothing(settings, "the configuration"):
@@ -60,9 +64,10 @@ def run(
 async def _hosted(host: Host, sock: socket.socket, as_json: bool) -> None:
     from perdure.server.running import serve
 
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+    with sock, anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
         async with host, serve(host, sock) as server, anyio.create_task_group() as group:
             await group.start(reload_on_hangup, host)
+            await _warm(host)
             host.freeze()
             _tell(host, server, as_json)
             number = await anext(received)
@@ -73,6 +78,13 @@ async def _hosted(host: Host, sock: socket.socket, as_json: bool) -> None:
             group.cancel_scope.cancel()
             if not told.whole:
                 warn(_cut_off(told))
+
+
+async def _warm(host: Host) -> None:
+    """The scripted model's tokenizer takes a second to load: not on the loop, when somebody waits."""
+    for model in host.resolver.models():
+        if isinstance(model, ScriptedModel):
+            await host.io.run(model.warm)
 
 
 async def _second(received: object) -> None:

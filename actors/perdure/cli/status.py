@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.cli import folder as looking
 from perdure.cli import hosted
-from perdure.cli.output import emit, one_line, say, size, table
+from perdure.cli.output import emit, one_line, say, size, table, warn
 from perdure.cli.parked import FolderDesk
 from perdure.cli.remote.address import running
 from perdure.cli.remote.client import asked
@@ -41,9 +41,17 @@ Report = dict[str, Any]
 def run(*, state: Path | None, deep: bool, as_json: bool) -> int:
     """Print it. Exit 0, whether a host runs or not."""
     folder = existing(state)
-    settings = load(state=folder.root)
-    report = look(folder, settings, deep=deep)
     at = running(state)
+    try:
+        settings = load(state=folder.root)
+    except ConfigError as error:
+        if at is None:
+            raise
+        warn(f"perdure: {error}; what follows is the running host's, which began with another")
+        deep_here, settings = False, Settings()
+    else:
+        deep_here = deep
+    report = look(folder, settings, deep=deep_here)
     if at is not None:
         path = f"/v1/status?deep={int(deep)}"
         report = hosted.merged(report, asked(at, lambda remote: remote.get(path)))

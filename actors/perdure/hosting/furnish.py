@@ -13,6 +13,7 @@ from perdure.actors.directory import Directory
 from perdure.actors.durable import Durable
 from perdure.actors.engines.lent import Lending
 from perdure.actors.engines.roster import Roster
+from perdure.actors.fallbacks import Fallbacks
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
 from perdure.actors.memory import Memory
@@ -201,6 +202,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         timers=ground.timers,
         approvals=approvals,
         calls=Calls(),
+        fallbacks=Fallbacks(clock, resolved, settings, log),
         memory=memory(ground, given, events),
         lent=lent,
         engines=engines,

@@ -34,6 +34,7 @@ def adopt(host: Host, new: Settings, *, own_timing: bool, own_awake: bool) -> Re
     host.resolver.adopt(settings)  # refuses what can't work, before anything has changed
     host.settings = settings
     services.gates.tenancy.adopt(settings)
+    services.fallbacks.adopt(settings)
     if not own_timing:
         services.timing = configured_timing(settings)
     if not own_awake:

@@ -33,7 +33,6 @@ from perdure.hosting.given import Given
 from perdure.hosting.parking import Parking
 from perdure.hosting.scheduling import begin_timers
 from perdure.hosting.watching import Watching
-from perdure.kernel import pauses
 from perdure.kernel.clock import Clock, RealClock
 from perdure.kernel.errors import ActorParked, DeadlineExceeded
 from perdure.kernel.errors import Closed as KernelClosed
@@ -170,7 +169,7 @@ class Running:
 
     def freeze(self) -> None:
         """Once, before the first turn, where the program is all ours (a server): no long pauses later."""
-        pauses.freeze()
+        self.pauses.freeze()
 
     def kill(self) -> None:
         """Stop as a killed process would: nothing more is written, no lock is released properly."""

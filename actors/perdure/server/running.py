@@ -31,7 +31,8 @@ from perdure.hosting.draining import Drained
 from perdure.server.app import application, serving
 from perdure.server.state import Serving
 
-BACKLOG = 2_048
+BACKLOG = 2_048  # connections that the kernel holds until they are accepted …
+AT_ONCE = 16  # … and those that one round of the loop accepts: a herd that comes at once is no stall
 SEND_BUFFER = 256 * 1024  # bytes the kernel keeps for one peer
 HEADERS = 32 * 1024  # bytes of a request's head
 GRACE, LAST = 2.0, 5.0  # seconds that connections get to end in, and then to close in, cut
@@ -44,7 +45,8 @@ def listen(settings: ServerSettings) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         sock = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        why = error.strerror or str(error)
+        code = error.errno or 0  # below 0: a name that can't be looked up, which has words of its own
+        why = os.strerror(code) if code > 0 else error.strerror or str(error)
         raise UsageError(f"{host}:{port}: can't listen there ({why}): choose another --port") from None
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -66,8 +68,8 @@ def guarded(host: Host) -> None:
 class Server:
     """A running server. `token` is the local operator's."""
 
-    def __init__(self, shared: Serving, url: str, token: str) -> None:
-        self.shared, self.url, self.token = shared, url, token
+    def __init__(self, shared: Serving, sock: socket.socket, token: str) -> None:
+        self.shared, self._sock, self.url, self.token = shared, sock, _url(sock), token
         self._stop, self.ended = anyio.Event(), anyio.Event()
         self.scope = anyio.CancelScope(shield=True)  # of what serves the connections
 
@@ -86,7 +88,8 @@ class Server:
         self._stop.set()
 
     async def stopped(self) -> None:
-        """Until `stop`."""
+        """Until `stop`. Awaited once hypercorn listens, with a backlog of its own."""
+        self._sock.listen(BACKLOG)
         await self._stop.wait()
 
 
@@ -100,7 +103,7 @@ async def serve(
         port = sock.getsockname()[1]
         token = secrets.token_urlsafe(32)
         shared = serving(host, token, os.environ if environ is None else environ)
-        server = Server(shared, _url(sock), token)
+        server = Server(shared, sock, token)
         config = _config(sock, host.log)
         leave = host.services.events.subscribe("server", shared.hub.told)
         prepare = partial(_adopted, shared)
@@ -180,7 +183,7 @@ async def _hypercorn(app: Any, config: Config, server: Server) -> None:
 def _config(sock: socket.socket, log: Log) -> Config:
     config = Config()
     config.bind = [f"fd://{os.dup(sock.fileno())}"]
-    config.backlog = BACKLOG
+    config.backlog = AT_ONCE  # what asyncio accepts in a row, too
     config.h11_max_incomplete_size = HEADERS
     config.h2_max_header_list_size = HEADERS
     config.include_server_header = False

@@ -46,7 +46,8 @@ async def listed(call: Call) -> Response:
 
 def _owned(call: Call, agent: str | None) -> list[File]:
     files: SessionFiles = call.host.files
-    owned = (file for file in files.list() if file.key is not None and call.owns(file.key))
+    agents = None if call.tenant.operator else call.tenant.agents
+    owned = (file for file in files.list(agents) if file.key is not None and call.owns(file.key))
     wanted = (f for f in owned if agent is None or (f.key or "").startswith(f"agent:{agent}:"))
     return sorted(wanted, key=lambda file: file.key or "")
 

@@ -51,6 +51,8 @@ class EventStream:
     ) -> None:
         self._host, self._hub, self._settings, self._key = host, hub, settings, key
         self._tenant, self._wanted, self._last, self._left = tenant, wanted, last, left
+        named = host.services.gates.tenancy.named(tenant) if tenant is not None else None
+        self._agents = named.agents if named is not None else None
         self._entry = ""  # the last message entry that the client knows
         self._seq = 0  # and the event up to which it is told
         self._upto = ""  # messages up to this id were told, or need not be
@@ -170,7 +172,9 @@ class EventStream:
         last, self._entry = self._last, upto
         if last is None:
             return
-        found = await self._host.io.run(partial(_of_all, self._host.files, self._wanted, last.entry, upto))
+        found = await self._host.io.run(
+            partial(_of_all, self._host.files, self._agents, self._wanted, last.entry, upto)
+        )
         if found is None:
             await self._resync(Resync(None, None, "too much has happened since: list the sessions"), send)
             return
@@ -189,11 +193,11 @@ class EventStream:
 
 
 def _of_all(
-    files: SessionFiles, wanted: Callable[[str], bool], entry: str, upto: str
+    files: SessionFiles, agents: tuple[str, ...] | None, wanted: Callable[[str], bool], entry: str, upto: str
 ) -> list[tuple[str, Item]] | None:
     """The messages later than `entry`, by time; `None` where they are too many for one stream. Blocking."""
     found: list[tuple[str, Item]] = []
-    for listed in files.list():
+    for listed in files.list(agents):
         if listed.key is None or not wanted(listed.key) or not _touched(listed.mtime_ns, entry):
             continue
         try:

@@ -48,7 +48,16 @@ from perdure.contracts.memories import (
     Recalls,
     Trust,
 )
-from perdure.contracts.models import Answer, CallStarted, Model, ModelEvent, Request, TextDelta, ThinkingDelta
+from perdure.contracts.models import (
+    Answer,
+    CallStarted,
+    Lacking,
+    Model,
+    ModelEvent,
+    Request,
+    TextDelta,
+    ThinkingDelta,
+)
 from perdure.contracts.outbound import Delivered, Delivery, Outbound, OutboundChannel
 from perdure.contracts.tools import Recall, Tool, ToolContext, ToolOutput
 
@@ -56,10 +65,10 @@ __all__ = [
     "METHODS", "Ack", "AfterTurns", "Answer", "Assembled", "Blobs", "Bootstrapped", "Bootstraps",
     "CallStarted", "Captures", "Closes", "CompactionReason", "CompactionTrigger", "ContextEngine", "Delegate",
     "Delivered", "Delivery", "Disposes", "EndsSubagents", "EngineCompaction", "EngineContext", "EngineInfo",
-    "EngineRuntime", "Forgets", "Forgotten", "Grant", "IngestsBatches", "Letter", "LetterKind", "Maintained",
-    "Maintains", "Memory", "MemoryContext", "MemoryFlush", "MemoryInfo", "Model", "ModelEvent", "Moment",
-    "OffersTools", "Outbound", "OutboundChannel", "Placement", "PluginRuntime", "Post", "PreparesSpawns",
-    "Pressure", "Recall", "Recalled", "Recalls", "Receipt", "Replacement", "Request", "Rewritten", "Rollback",
-    "SessionFile", "Spawn", "SpawnEnd", "SpawnMode", "TextDelta", "ThinkingDelta", "Tool", "ToolContext",
-    "ToolOutput", "Trust", "TurnReport",
+    "EngineRuntime", "Forgets", "Forgotten", "Grant", "IngestsBatches", "Lacking", "Letter", "LetterKind",
+    "Maintained", "Maintains", "Memory", "MemoryContext", "MemoryFlush", "MemoryInfo", "Model", "ModelEvent",
+    "Moment", "OffersTools", "Outbound", "OutboundChannel", "Placement", "PluginRuntime", "Post",
+    "PreparesSpawns", "Pressure", "Recall", "Recalled", "Recalls", "Receipt", "Replacement", "Request",
+    "Rewritten", "Rollback", "SessionFile", "Spawn", "SpawnEnd", "SpawnMode", "TextDelta", "ThinkingDelta",
+    "Tool", "ToolContext", "ToolOutput", "Trust", "TurnReport",
 ]  # fmt: skip

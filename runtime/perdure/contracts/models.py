@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from perdure.records import Assistant, ModelInfo, Record
 
@@ -55,3 +55,12 @@ class Model(Protocol):
     @property
     def info(self) -> ModelInfo: ...
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]: ...
+
+
+@runtime_checkable
+class Lacking(Protocol):
+    """A model that can tell, without a call and at once, that none can succeed."""
+
+    def lacks(self) -> str:
+        """What is missing (a key, a package) and what to do, in one line; empty: nothing that is known."""
+        ...

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from typing import TypeAlias
 
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.disk import sync_folder
@@ -53,6 +54,9 @@ class Erased(Record):
         return sum(piece.bytes for piece in (*self.files, *self.evidence))
 
 
+Collected: TypeAlias = tuple[tuple[Piece, ...], int, str]
+
+
 def forget_nothing(_path: Path) -> None:
     """The hook of a host without a journal."""
 
@@ -82,15 +86,40 @@ class Eraser:
         path = self.root / keys.relative_path(key)
         return self._erase(key, path, belongings(path))
 
+    def erase_all(self, names: Iterable[str]) -> dict[str, str]:
+        """Several sessions together: who refers to their evidence is read once. Those that failed, and why.
+
+        A kill in between leaves graves, with which `finish` goes on.
+        """
+        graves: dict[str, Path] = {}
+        failed: dict[str, str] = {}
+        for key in names:
+            path = self.root / keys.relative_path(key)
+            try:
+                grave = self._bury(path, belongings(path))
+            except OSError as error:
+                failed[key] = str(_undeletable(error, path))
+            else:
+                graves |= {key: grave} if grave is not None else {}
+        try:
+            self._collect([file for grave in graves.values() for file in _files(grave)])
+        except OSError as error:
+            return failed | dict.fromkeys(graves, str(_undeletable(error, self.root)))
+        for key, grave in graves.items():
+            try:
+                self._empty(key, grave, collected=((), 0, ""))
+            except OSError as error:
+                failed[key] = str(_undeletable(error, grave))
+            except StorageFailed as error:  # the index takes nothing
+                failed[key] = str(error)
+        return failed
+
     def _erase(self, key: str, path: Path, found: list[Path]) -> Erased:
         try:
             grave = self._bury(path, found)
             return self._empty(key, grave) if grave is not None else Erased(key)
         except OSError as error:
-            place = error.filename or path
-            raise StorageFailed(
-                f"{place}: can't be deleted ({error.strerror}): correct its rights, and repeat it"
-            ) from None
+            raise _undeletable(error, path) from None
 
     def finish(self) -> list[Erased]:
         """Complete deletions that a kill interrupted. Costs a walk through the folders.
@@ -132,10 +161,11 @@ class Eraser:
                 self.forget_journal(each)
         return grave
 
-    def _empty(self, key: str, grave: Path) -> Erased:
-        files = [path for path in grave.rglob("*") if not path.is_dir()]
+    def _empty(self, key: str, grave: Path, collected: Collected | None = None) -> Erased:
+        """`collected`: what became of its evidence, where that is done already."""
+        files = _files(grave)
         ids = [id for path in files if (id := _session_id(path))]
-        evidence, kept, unread = self._collect(files)
+        evidence, kept, unread = collected or self._collect(files)
         pieces = tuple(Piece(self._told(path), path.lstat().st_size) for path in sorted(files))
         ParkedLetters(self.state / "parked").forget_session(key)
         shutil.rmtree(grave)
@@ -149,7 +179,7 @@ class Eraser:
 
     # --- evidence ---------------------------------------------------------------------------------
 
-    def _collect(self, files: list[Path]) -> tuple[tuple[Piece, ...], int, str]:
+    def _collect(self, files: list[Path]) -> Collected:
         """Evidence that only these files refer to, deleted; how much others refer to; what is unread."""
         mine = {digest for path in files for digest in _readable(path) if self._is_stored(digest)}
         gone: list[Piece] = []
@@ -198,6 +228,15 @@ def size_of(path: Path) -> int:
     if not path.is_dir() or path.is_symlink():
         return path.lstat().st_size
     return sum(each.lstat().st_size for each in path.rglob("*") if not each.is_dir())
+
+
+def _files(grave: Path) -> list[Path]:
+    return [path for path in grave.rglob("*") if not path.is_dir()]
+
+
+def _undeletable(error: OSError, path: Path) -> StorageFailed:
+    place = error.filename or path
+    return StorageFailed(f"{place}: can't be deleted ({error.strerror}): correct its rights, and repeat it")
 
 
 def _readable(path: Path) -> set[str]:

@@ -24,6 +24,9 @@ from perdure.edges.log_events import EVENTS, grade
 from perdure.kernel.jobs import running
 
 MAX_TEXT = 8_192  # of one field; the log tells what happened, not what was said
+MAX_QUOTED = 1_000  # of what somebody else's exception says
+QUOTED = frozenset({"error", "outcome", "why", "problem"})
+LONGEST_SECRET = 4_096
 MAX_ITEMS = 100
 MAX_DEPTH = 6
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "off": 50}
@@ -230,10 +233,18 @@ def redacted(_logger: Any, _method: str, event: Event) -> Event:
     """The structlog processor: secrets go by name and by shape, long values are cut."""
     return {
         _text(str(key)): (
-            value if key in ("ts", "level") else REDACTED if _hides(key, value) else safe(value)
+            value if key in ("ts", "level") else REDACTED if _hides(key, value) else _field(key, value)
         )
         for key, value in event.items()
     }
+
+
+def _field(key: str, value: Any) -> Any:
+    """What a tool or an SDK says of its failure may quote anything, at any length: less of it is kept."""
+    found = safe(value)
+    if key in QUOTED and isinstance(found, str) and len(found) > MAX_QUOTED:
+        return found[:MAX_QUOTED] + "…"
+    return found
 
 
 def safe(value: Any, depth: int = 0) -> Any:
@@ -262,7 +273,10 @@ def _hides(key: object, value: Any) -> bool:
 
 def _text(text: str) -> str:
     """Redacted first and cut then: the cut must not leave half a secret that no longer looks like one."""
+    whole = len(text) <= MAX_TEXT * 4
     text = redact(text[: MAX_TEXT * 4])
+    if not whole:  # what ends where we looked no further may be half of one
+        text = text[:-LONGEST_SECRET]
     if len(text) > MAX_TEXT:
         text = text[:MAX_TEXT] + "…"
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -92,6 +92,8 @@ EVENTS: dict[str, tuple[Grade, str]] = {
     "turn.stray_result": ("error", "a tool's result without a call was refused"),
     "tool.failed": ("warning", "a tool raised, or returned what is no output"),
     "model.retry": ("warning", "a model call failed and is tried again"),
+    "model.no_fallback": ("warning", "a reference in `fallback` names no model: it is left out"),
+    "session.fallback": ("warning", "another model answers while the chosen one can't, or that is over"),
     "model.paused": ("warning", "a provider refuses or is broken: nobody calls it for a while"),
     "worker.failed": ("warning", "a worker's message came to nothing"),
     "worker.full": ("warning", "a worker's queue was full: nothing was accepted"),

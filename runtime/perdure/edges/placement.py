@@ -121,7 +121,7 @@ class LocalPlacement:
         except OSError:
             holder = _read(fd)
             os.close(fd)
-            raise _refused(state, holder) from None
+            raise _refused(state, holder, self.boot) from None
         return fd
 
     def _own(self, wall_ms: int) -> LocalGrant:
@@ -207,7 +207,13 @@ def _read(fd: int) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _refused(state: Path, holder: dict[str, Any]) -> Locked:
+def _refused(state: Path, holder: dict[str, Any], boot: str) -> Locked:
+    if holder.get("boot") == boot and boot != "unknown":
+        served = "" if (state / "serve.json").exists() else ", and it serves no API (no serve.json)"
+        return Locked(
+            f"{state}: held by a host on this machine (node {holder.get('node')}, boot {boot}, "
+            f"pid {holder.get('pid')}){served}: stop it first"
+        )
     who = ", ".join(f"{name} {holder.get(name, 'unknown')}" for name in ("node", "boot", "pid"))
     return Locked(f"{state}: held by another host ({who}): stop it first")
 

@@ -217,9 +217,13 @@ def carry_out(folder: StateFolder, doomed: Iterable[Doomed], eraser: Eraser, blo
     archive = _archived(folder, [each for each in every if each.kind not in ("archive", "log")], now_ms)
     done: list[Doomed] = []
     failed: list[tuple[Doomed, str]] = []
+    sessions = [each for each in every if each.kind == "session"]
+    left = eraser.erase_all(each.name for each in sessions)
+    done += [each for each in sessions if each.name not in left]
+    failed += [(each, left[each.name]) for each in sessions if each.name in left]
     for each in every:
-        if each.kind != "evidence":
-            _attempt((each,), partial(_remove, folder, each, eraser, discard), done, failed)
+        if each.kind not in ("evidence", "session"):
+            _attempt((each,), partial(_remove, folder, each, discard), done, failed)
     evidence = tuple(each for each in every if each.kind == "evidence")
     _attempt(evidence, partial(_sweep, evidence, eraser, blobs), done, failed)
     return Removed(tuple(done), tuple(failed), archive)
@@ -276,11 +280,9 @@ def _paths(folder: StateFolder, each: Doomed) -> list[Path]:
     return mine + [blob for digest in digests if (blob := place(folder.evidence, digest)).is_file()]
 
 
-def _remove(folder: StateFolder, each: Doomed, eraser: Eraser, discard: Callable[[Path], None]) -> None:
+def _remove(folder: StateFolder, each: Doomed, discard: Callable[[Path], None]) -> None:
     path = folder.path / each.name
     match each.kind:
-        case "session":
-            eraser.erase(each.name)
         case "segment" if path.exists():
             discard(path)
         case "archive" | "log":

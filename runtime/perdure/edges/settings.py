@@ -76,10 +76,13 @@ class ModelSettings(Record):
     """`[models]`: which model answers and how calls are retried. `window` overrides the model's own.
 
     `concurrency`: calls that one provider is asked for at once; `waiting`: turns of one tenant that may wait
-    for it, each at most `queue_seconds`.
+    for it, each at most `queue_seconds`. `fallback`: who answers, in this order, where the model fails for
+    good; it is left alone for `cooldown_seconds` then.
     """
 
     default: str = ""
+    fallback: tuple[str, ...] = ()
+    cooldown_seconds: Seconds = 300.0
     window: Annotated[int, Meta(ge=0, le=100_000_000)] = 0
     max_tokens: Count = 0
     thinking: Thinking = "off"
@@ -282,6 +285,7 @@ class AgentSettings(Record):
     name: str
     workspace: str = ""
     model: str = ""
+    fallback: tuple[str, ...] | None = None
     thinking: Thinking | None = None
     identity: str = ""
     heartbeat: AgentHeartbeat = AgentHeartbeat()

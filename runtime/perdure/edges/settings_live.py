@@ -30,7 +30,7 @@ RULES: dict[str, str] = {
     "outbound": CHANNELS,
     "models.concurrency": ROOM, "models.waiting": ROOM, "models.queue_seconds": ROOM,
     "models.window": LIVE, "models.max_tokens": LIVE, "models.retries": LIVE,
-    "models.idle_timeout_seconds": LIVE,
+    "models.idle_timeout_seconds": LIVE, "models.fallback": LIVE, "models.cooldown_seconds": LIVE,
     "models.default": CLIENTS, "models.thinking": CLIENTS, "models.cache": CLIENTS,
     "models.timeout_seconds": CLIENTS, "models.providers": CLIENTS,
     "compaction": LIVE, "compaction.trigger": PLUGINS, "compaction.truncate": FIXED,

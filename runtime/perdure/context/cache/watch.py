@@ -64,7 +64,7 @@ class Watch:
         self._made: Made | None = None
         self._blame: Blame | None = None
         self._fingerprint = ""
-        self._woken = self._pictures = False
+        self._woken = self._pictures = self._gone = False
         self._snapshot: tuple[Environment | None, str, Snapshot | None] = (None, "", None)
 
     def waking(self, items: Items, sent: tuple[str, str]) -> None:
@@ -82,6 +82,10 @@ class Watch:
                 self._fingerprint = sent[1] if sent[0] == items[n].entry else ""
                 self._woken = True
                 return
+
+    def forgotten(self) -> None:
+        """The provider itself began anew: what it had cached went with its process."""
+        self._gone = self._woken
 
     @property
     def sent(self) -> str:
@@ -194,6 +198,8 @@ class Watch:
         if pictures:
             shown = "the first image came" if self.prefix.pictured else "the last image left"
             return Blame("images", f"images: {shown}")
+        if woken and self._gone:
+            return Blame("restart", "the provider began anew, and its cache with it", parting)
         if woken and (not self._fingerprint or age is None):
             return Blame("restart", "what was sent before, or when, is not known", parting)
         return Blame("provider", "our bytes went on unchanged within the cache's life")

@@ -28,6 +28,13 @@ _SHAPES = (
     r"eyJ[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]*){0,4}",  # JSON web tokens, and other encoded JSON objects
     r"(?<![0-9])[0-9]{8,}+:AA[A-Za-z0-9_-]{30,}",  # Telegram bots
     r"age-secret-key-1[a-z0-9]{20,}|AGE-SECRET-KEY-1[A-Z0-9]{20,}",
+    r"gl(?:agent|imt|ffct|oas|rtr|ft|cbt)-[A-Za-z0-9_.-]{16,}|GR1348941[A-Za-z0-9_-]{16,}",  # more of GitLab
+    r"1//0[A-Za-z0-9_-]{32,}",  # refresh tokens of Google's OAuth
+    r"hv[sbr]\.[A-Za-z0-9_-]{20,}|dapi[a-f0-9]{32}|ATATT3[A-Za-z0-9_=-]{20,}|NRAK-[A-Z0-9]{20,}",
+    r"rubygems_[a-f0-9]{32,}|cio[A-Za-z0-9]{32}|PMAK-[a-f0-9]{20,}(?:-[a-f0-9]+)?|oy2[a-z0-9]{43}",
+    r"gl(?:sa|c)_[A-Za-z0-9_]{20,}(?:={0,2})|sntry[su]_[A-Za-z0-9_=+/-]{20,}|dp\.(?:pt|st|ct|sa)\.[A-Za-z0-9.]{16,}",
+    r"sbp_[a-f0-9]{20,}|pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{16,}|figd_[A-Za-z0-9_-]{16,}|fm[12]_[A-Za-z0-9+/=_,-]{20,}",
+    r"sq0(?:atp|csp)-[A-Za-z0-9_-]{16,}|(?<![A-Za-z0-9])(?:SK|AC)[a-f0-9]{32}(?![A-Za-z0-9])|pat[A-Za-z0-9]{14}\.[a-f0-9]{32,}",
 )
 _SHAPE = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES))
 _KEY_BLOCK = re.compile(

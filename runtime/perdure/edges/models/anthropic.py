@@ -6,8 +6,10 @@ one place. Every failure leaves as one classified `ModelError`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +26,10 @@ from perdure.kernel.clock import RealClock
 from perdure.records import ModelInfo
 
 NO_KEY = "no API key: set ANTHROPIC_API_KEY, or choose the scripted model"
+CREDENTIALS = (  # as the SDK looks for them, in `anthropic.lib.credentials`
+    "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_IDENTITY_TOKEN",
+    "ANTHROPIC_IDENTITY_TOKEN_FILE", "ANTHROPIC_FEDERATION_RULE_ID",
+)  # fmt: skip
 JSON = {"content-type": "application/json"}
 
 
@@ -48,6 +54,11 @@ class AnthropicModel:
         self._options = {"api_key": api_key, "base_url": base_url, "http_client": http_client}
         self._clock: Pace = clock or RealClock()
         self._client: Any = None
+
+    def lacks(self) -> str:
+        """As `contracts.Lacking`; never in doubt where the SDK may find credentials of its own."""
+        given = self._options["api_key"] or self._options["http_client"] or self._client
+        return "" if given or _found(os.environ) else NO_KEY
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent]:
         """The events of one answer. Raises `ModelError`."""
@@ -141,6 +152,13 @@ def streaming(body: bytes) -> bytes:
     if asked is None and body.rstrip().endswith(b"}") and len(body.strip()) > 2:
         return body.rstrip()[:-1] + b',"stream":true}'
     return msgspec.json.encode({**msgspec.json.decode(body), "stream": True})
+
+
+def _found(environ: Mapping[str, str]) -> bool:
+    """Whether the SDK may find credentials: a key or token, a workload's identity, a profile on the disk."""
+    if any(environ.get(name) for name in CREDENTIALS):
+        return True
+    return Path(environ.get("ANTHROPIC_CONFIG_DIR") or Path.home() / ".config" / "anthropic").exists()
 
 
 def _load() -> ModuleType:

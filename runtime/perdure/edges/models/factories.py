@@ -37,7 +37,9 @@ def default_factories(
     """
     accounting = Accounting()
     found: dict[str, Factory] = {
-        "scripted": lambda info: ScriptedModel(info, demo_source, clock, accounting=accounting),
+        "scripted": lambda info: ScriptedModel(
+            info, demo_source, clock, accounting=accounting, embedded=True
+        ),
     }
     for name in (*VENDORS, *(each.name for each in providers)):
         vendor = vendor_of(name, providers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -60,6 +61,12 @@ class OpenAIModel:
         self._clock: Pace = clock or RealClock()
         self._client: Any = None
 
+    def lacks(self) -> str:
+        """As `contracts.Lacking`."""
+        if find_spec("openai") is None:
+            return MISSING
+        return "" if self._key else f"no API key: set {self._key_env}, or choose another model"
+
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent]:
         """The events of one answer. Raises `ModelError`."""
         self.requests += 1
@@ -105,7 +112,7 @@ class OpenAIModel:
     def _open(self, sdk: ModuleType) -> Any:
         if self._client is None:
             if not self._key:
-                raise ModelError("auth", f"no API key: set {self._key_env}, or choose another model")
+                raise ModelError("auth", self.lacks())
             if not self._key.isprintable() or not self._key.isascii():
                 raise ModelError("auth", f"{self._key_env} holds a character that no key has: copy it again")
             self._client = sdk.AsyncOpenAI(api_key=self._key, max_retries=0, **self._options)

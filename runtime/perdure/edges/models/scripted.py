@@ -20,6 +20,7 @@ from perdure.edges.models.partial import read_arguments
 from perdure.edges.models.provider import Decided, Pace, Provider
 from perdure.edges.models.reply import ScriptedReply, Source, split
 from perdure.edges.models.rules.refusal import Refused
+from perdure.edges.models.tokenizer import TOKENIZER
 from perdure.errors import ModelError, ModelErrorKind
 from perdure.records import Assistant, Block, ModelInfo, Text, Thinking, ToolCall
 
@@ -50,13 +51,20 @@ class ScriptedModel:
         known: bool = True,
         accounting: bool | Accounting = True,
         on_request: Callable[[Request], None] | None = None,
+        embedded: bool = False,
     ) -> None:
         self.info = info
+        self.cache_is_here = embedded  # what it has cached ends with this process
         self.requests = self.refused = 0
         self.errors: dict[str, int] = {}
         books = accounting if isinstance(accounting, Accounting) else Accounting() if accounting else None
         self._provider = Provider(info, source, clock, strict=strict, known=known, accounting=books)
         self._clock, self._on_request = clock, on_request
+
+    def warm(self) -> None:
+        """Load what the first request would stop the loop for. Blocking."""
+        if self._provider.accounting is not None:
+            TOKENIZER.load()
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent]:
         """The events of one answer. Raises `ModelError` for a refusal or a scripted fault."""

@@ -62,6 +62,10 @@ class Tokenizer:
                 break
         return "".join(kept)
 
+    def load(self) -> None:
+        """Load the vocabulary now. Blocking: for a thread, before somebody waits for it on a loop."""
+        self._load()
+
     def _load(self) -> Encoding:
         if self._encoding is None:
             self._encoding = _open()

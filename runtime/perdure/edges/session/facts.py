@@ -76,7 +76,7 @@ class Facts(Record):
 
     `evidence`: hashes of outputs that this entry keeps elsewhere. Only here does a session own a hash: a
     text or an argument that names one may come from anywhere. `learned`: what this answer's usage taught
-    about its model's tokens. `out`: the answer goes out.
+    about its model's tokens. `out`: the answer goes out. `stand_in`: its model is not the session's choice.
     """
 
     epoch: int = 0
@@ -86,6 +86,7 @@ class Facts(Record):
     sent: str = ""
     learned: Estimator | None = None
     out: Mark | None = None
+    stand_in: bool = False
 
 
 class Settings(Record):

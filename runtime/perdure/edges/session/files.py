@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,9 +111,13 @@ class SessionFiles:
             return False
         return status.st_size > 0 or not stat.S_ISREG(status.st_mode)
 
-    def list(self) -> Iterator[Listed]:
-        """All current session files, in no order; earlier ones of `/new` are not among them."""
-        for folder, _, names in os.walk(self.root):
+    def list(self, agents: Iterable[str] | None = None) -> Iterator[Listed]:
+        """All current session files, in no order; earlier ones of `/new` are not among them.
+
+        `agents`: of these, and of keys that name no agent, without a look at the files of others.
+        """
+        roots = [self.root] if agents is None else [self.root / each for each in keys.folders(agents)]
+        for folder, names in ((folder, names) for root in roots for folder, _, names in os.walk(root)):
             for name in names:
                 path = Path(folder, name)
                 if not name.endswith(keys.SUFFIX) or "." in name[: -len(keys.SUFFIX)]:

@@ -8,6 +8,7 @@ say `..`); a name longer than a file system takes goes on in folders that end in
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import PurePath
 
 from perdure.errors import UsageError
@@ -70,8 +71,17 @@ def agent_of(key: str) -> str | None:
     return parts[1] if len(parts) > 2 and parts[0] == "agent" and parts[1] else None
 
 
+def folders(agents: Iterable[str]) -> set[str]:
+    """The folders that hold these agents' sessions, and those of keys that name no agent."""
+    return {OTHER, *(_named(agent) for agent in agents)}
+
+
 def _folder(key: str) -> str:
-    name = encode(agent_of(key) or "")
+    return _named(agent_of(key) or "")
+
+
+def _named(agent: str) -> str:
+    name = encode(agent)
     if len(name) > _PIECE:
         return f"{name[:100]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     return name or OTHER

@@ -289,6 +289,8 @@ def _facts(facts: Facts) -> dict[str, Any]:
         field["sent"] = facts.sent
     if facts.out is not None:
         field["out"] = _stated(facts.out)
+    if facts.stand_in:
+        field["stand_in"] = True
     return field
 
 

@@ -51,6 +51,7 @@ class _Facts(Struct, gc=False):
     evidence: list[str] = []
     learned: Any = None
     sent: Any = ""
+    stand_in: Any = False
     out: Any = None
 
 
@@ -157,7 +158,9 @@ def facts_of(entry: WireEntry) -> Facts | None:
     learned = None if wire.learned is None else _shaped(wire.learned, Estimator)
     learned = learned if learned is not None and learned.sound else None
     out = None if wire.out is None else _shaped(wire.out, Mark)
-    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), sent, learned, out)
+    return Facts(
+        wire.e, wire.inbox, decisions, tuple(wire.evidence), sent, learned, out, wire.stand_in is True
+    )
 
 
 def compaction_facts(entry: WireEntry) -> dict[str, Any]:

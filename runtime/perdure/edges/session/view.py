@@ -8,6 +8,7 @@ from typing import Final
 from perdure.context.truncation.dag import Hole, Node
 from perdure.edges.session.decode import decode_entry, entry_summary, line_message
 from perdure.edges.session.facts import Gap, PathEntry, Settings
+from perdure.edges.session.own import facts_of
 from perdure.records import Assistant, Custom, Item, Items, Message, Text
 
 GAP_KIND: Final = "perdure.gap"
@@ -77,7 +78,12 @@ class Found:
                 self.model = entry.provider, entry.modelId
         elif node.type == "message" and self.model is None:
             message = message_of(node, read)
-            if isinstance(message, Assistant) and message.provider and message.model:
+            if (
+                isinstance(message, Assistant)
+                and message.provider
+                and message.model
+                and not _aside(node, read)
+            ):
                 self.model = message.provider, message.model
 
     def over(self, base: Settings) -> Settings:
@@ -94,3 +100,10 @@ def settings_of(branch: Iterable[Node], read: Read) -> Found:
             break
         found.add(node, read)
     return found
+
+
+def _aside(node: Node, read: Read) -> bool:
+    """Whether a model answered for another: that the session chose it, an older entry must say."""
+    raw = read(node)
+    facts = facts_of(decode_entry(raw)) if b'"stand_in"' in raw else None
+    return facts is not None and facts.stand_in
