@@ -252,12 +252,8 @@ def test_a_key_is_resolved_as_a_host_would(tmp_path: Path) -> None:
     found, _ = resolve(Target(file, KEY), open_session(file), settings, folder)
     info = catalog.resolve(catalog.default_ref({}))
     tools = {tool.spec.name: tool for tool in default_tools(settings)}
-    host = HostResolver(settings, folder, default=info, factories={}, tools=tools, engine_of=_no_engine)
+    host = HostResolver(settings, folder, default=info, factories={}, tools=tools)
     assert found == host.environment(KEY, host.model_for(KEY, None), "off")
-
-
-def _no_engine(id: str) -> Any:
-    raise AssertionError("no engine is needed for a prompt")
 
 
 def test_looking_makes_no_folder_and_changes_no_byte(tmp_path: Path) -> None:
