@@ -12,6 +12,7 @@ from perdure.actors.calls import Calls
 from perdure.actors.durable import Durable
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
+from perdure.actors.memories.slot import MemorySlot
 from perdure.actors.memory import Memory
 from perdure.actors.outbox import Outbox
 from perdure.actors.spending import Spending
@@ -149,6 +150,7 @@ class Services:
     approvals: Approvals
     calls: Calls
     memory: Memory
+    memories: MemorySlot
     lent: Callable[[str], PluginRuntime]
     engines: Roster
     mail: Callable[[str, Any], None]
@@ -167,6 +169,11 @@ class Services:
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_opened: Callable[[str], None] = lambda key: None
     on_not_opened: Callable[[str, BaseException], None] = lambda key, error: None
+
+    @property
+    def flushes(self) -> bool:
+        """Whether anybody notes what a compaction will take away."""
+        return self.flush is not None or self.memories.flushes
 
     def admit(self, key: str, sender: str) -> None:
         """Before anything of a letter is written. Raises `Busy`: too many in a minute, or in the queue."""

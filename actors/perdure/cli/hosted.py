@@ -42,6 +42,7 @@ def show(found: Report) -> None:
         )
     for name, source in (("memory", host), ("timers", found), ("outbox", found), ("storage", found)):
         rows.append((name, _brief(source.get(name))))
+    rows.append(("remembers", _brief(found.get("memory"))))
     rows.append(("log", _brief(found.get("trouble"))))
     for name in ("models", "workers", "queues"):
         rows += [(name.removesuffix("s"), _brief(line)) for line in _lines(found.get(name))]
