@@ -31,6 +31,7 @@ from perdure.contracts import (
     ContextEngine,
     Letter,
     LetterKind,
+    Memory,
     MemoryFlush,
     Model,
     OutboundChannel,
@@ -79,8 +80,9 @@ class Host(Running):
     `models` and `factories` add models by reference and what makes them, by provider. `tools` replaces the
     default set. `engine`: a context engine of your own for all sessions; `trigger`: what starts their
     compactions; `flush`: called before one, with what it would take away, for text that is appended to the
-    day's note. `shown_workspace` is what prompts
-    and headers say in place of the workspace's real path (so that a replay has the same bytes anywhere).
+    day's note; `memory`: what its agents know next week.
+    `shown_workspace` is what prompts and headers say in place of the workspace's real path (so that a replay
+    has the same bytes anywhere).
     `channels`: ways out for answers that no caller awaits, beside the configured ones.
     `approve` is asked before a tool that `[tools] approve` names, or `exec` in mode `ask`, runs; "events":
     whoever listens to `events()` answers by `answer`; by default nobody is there, and such calls are refused.
@@ -103,6 +105,7 @@ class Host(Running):
         engine: ContextEngine | None = None,
         trigger: CompactionTrigger | None = None,
         flush: MemoryFlush | None = None,
+        memory: Memory | None = None,
         workspace: str | Path | None = None,
         shown_workspace: str | None = None,
         hooks: tuple[TransformContext, ...] = (),
@@ -121,8 +124,8 @@ class Host(Running):
         found = settings if settings is not None else load(state=folder.path, environ=environ)
         given = checked(
             model=model, models=models, factories=factories, tools=tools, engine=engine, trigger=trigger,
-            flush=flush, workspace=workspace, window=window, shown_workspace=shown_workspace, hooks=hooks,
-            timing=timing, approve=approve, most_awake=most_awake, budget=budget,
+            flush=flush, memory=memory, workspace=workspace, window=window, shown_workspace=shown_workspace,
+            hooks=hooks, timing=timing, approve=approve, most_awake=most_awake, budget=budget,
             truncate_after=truncate_after, channels=channels, environ=environ,
         )  # fmt: skip
         super().__init__(folder, arguments.some_settings(found), given, clock, io, freeze=freeze)

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from perdure.actors.outbox import Outlet
-from perdure.contracts import CompactionTrigger, ContextEngine, MemoryFlush, Model, OutboundChannel, Tool
+from perdure.contracts import (
+    CompactionTrigger,
+    ContextEngine,
+    Memory,
+    MemoryFlush,
+    Model,
+    OutboundChannel,
+    Tool,
+)
 from perdure.edges.settings import Settings
 from perdure.errors import UsageError
 from perdure.records import ModelInfo, ToolSpec
@@ -40,6 +48,16 @@ def a_trigger(trigger: CompactionTrigger | None) -> CompactionTrigger | None:
             "(plugins.slots.compaction_trigger)"
         )
     return trigger
+
+
+def a_memory(memory: Memory | None) -> Memory | None:
+    """A memory itself; one that is chosen by its id is named in the settings."""
+    if memory is not None and not isinstance(memory, Memory):
+        raise UsageError(
+            f"memory={memory!r}: give an object with info, tools and guidance; a memory's id goes into the "
+            "settings (plugins.slots.memory)"
+        )
+    return memory
 
 
 def a_flush(flush: MemoryFlush | None) -> MemoryFlush | None:

@@ -22,7 +22,7 @@ from perdure.records import Assistant, Decision, Item, Items, Message
 class Aside(Turn):
     """Runs on a view of its own, which grows in memory. No engine is asked, nobody hears its words come."""
 
-    def __init__(self, view: Snapshot, session: Ref, services: Services) -> None:
+    def __init__(self, view: Snapshot, session: Ref | None, services: Services) -> None:
         super().__init__(
             view.key, 0, session, services, Tally(), Scratch(), None, Pictures(services.blobs)
         )  # no watch: its prefix is no cached one

@@ -110,7 +110,7 @@ class Compacting:
         if wanted is not None and isinstance(self._ask(wanted), Start):
             self._begin(wanted)
             return True
-        if self.session.services.flush is not None:
+        if self.session.services.flushes:
             soft = self.session.environment.limits.soft_line
             if coordinator.wants_flush(self.state, self.session.scales.tokens, soft):
                 self._flush()
@@ -197,9 +197,9 @@ class Compacting:
         self.stop_timer()
         self._focus = focus
         under_way, services = self.state.flush == "under way", self.session.services
-        if services.flush is None:
+        if not services.flushes:
             services.log("flush.absent", session=self.session.key)
-        self.state = coordinator.begin(self.state, reason, flushes=services.flush is not None)
+        self.state = coordinator.begin(self.state, reason, flushes=services.flushes)
         if self.state.phase == "summary":
             self._summarise()
         elif not under_way:

@@ -119,6 +119,7 @@ class Builtin:
                 trigger=self.mail.reason,
                 window=min(info.window, env.limits.window),
                 max_output=info.max_output,
+                heartbeat=env.heartbeat,
             )
         )
         while isinstance(ask := fold.step, Ask):

@@ -27,11 +27,12 @@ def prompt_parts(
     query: str = "",
     knowledge: bool = True,
     heartbeat: bool = False,
+    memory: str = "",
 ) -> PromptParts:
     """Everything the prompt is made of, cut to its shares of the window.
 
     `query`: what knowledge is ranked by; `knowledge` false: it is given up, for nothing else could be.
-    `heartbeat`: for a light run beside the conversation.
+    `heartbeat`: for a light run beside the conversation. `memory`: what the memory says of its tools.
     """
     first = any(f.name == "BOOTSTRAP.md" and f.text for f in snapshot.files)
     kind = session_kind(key, first_run=first, heartbeat=heartbeat)
@@ -52,6 +53,7 @@ def prompt_parts(
         workspace=snapshot.root,
         documentation=told.documentation,
         files=files,
+        memory=memory,
         knowledge=_knowledge(kind, snapshot, limits, told.knowledge_share, query) if knowledge else "",
         group_chat=_group(key) if kind == "group" else "",
         heartbeat=settings.heartbeat.prompt if settings.heartbeat.section else "",

@@ -40,7 +40,7 @@ ModelFactory = Callable[[ModelInfo], Model]
 
 class HostResolver:
     """`factories` make models by provider; `chosen` gives the engine's id for a session's own choice, and
-    `engine_tools` what that engine offers.
+    `engine_tools` what that engine offers; `guidance` is what the memory says of its tools.
     """
 
     def __init__(
@@ -57,13 +57,14 @@ class HostResolver:
         shown_workspace: str | None = None,
         models: Mapping[str, ModelInfo] | None = None,
         window: int | None = None,
+        guidance: str = "",
         log: Callable[..., None] = lambda *_a, **_k: None,
     ) -> None:
         self._settings, self._folder, self._default = settings, folder, default
         self._factories, self._tools = factories, tools
         self._chosen, self._engine_tools = chosen, engine_tools
         self._workspace, self._window, self._log = workspace, window, log
-        self._shown, self._known = shown_workspace, models or {}
+        self._shown, self._known, self._guidance = shown_workspace, models or {}, guidance
         self._models: dict[str, Model] = {}
         self._reader = WorkspaceReader()
         self._shown_to: OrderedDict[str, Snapshot] = OrderedDict()  # by session key
@@ -171,8 +172,9 @@ class HostResolver:
         specs = tuple(tool.spec for tool in (*self._tools.values(), *more))
         snapshot = replace(self._look(key, fresh), root=self.shown_workspace(key))
         parts = prompt_parts(
-            key, snapshot, specs, model, lines, told, thinking, query=query, knowledge=knowledge
-        )
+            key, snapshot, specs, model, lines, told, thinking,
+            query=query, knowledge=knowledge, memory=self._guidance,
+        )  # fmt: skip
         return environment.resolve(
             key,
             model,

@@ -13,6 +13,7 @@ from perdure.actors.durable import Durable
 from perdure.actors.fallbacks import Fallbacks
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
+from perdure.actors.memories.slot import MemorySlot
 from perdure.actors.memory import Memory
 from perdure.actors.outbox import Outbox
 from perdure.actors.spending import Spending
@@ -153,6 +154,7 @@ class Services:
     calls: Calls
     fallbacks: Fallbacks
     memory: Memory
+    memories: MemorySlot
     lent: Callable[[str], PluginRuntime]
     engines: Roster
     mail: Callable[[str, Any], None]
@@ -171,6 +173,11 @@ class Services:
     cache_life: float = PRUNE_TTL_SECONDS  # seconds of rest after which a provider's cache is cold
     on_opened: Callable[[str], None] = lambda key: None
     on_not_opened: Callable[[str, BaseException], None] = lambda key, error: None
+
+    @property
+    def flushes(self) -> bool:
+        """Whether anybody notes what a compaction will take away."""
+        return self.flush is not None or self.memories.flushes
 
     def admit(self, key: str, sender: str) -> None:
         """Before anything of a letter is written. Raises `Busy`: too many in a minute, or in the queue.

@@ -79,6 +79,7 @@ def host_status(
         ],
         "outbox": services.outbox.figures(),
         "engines": services.engines.lines(),
+        "memory": services.memories.line(),
         "models": services.calls.lines(),
         "fallbacks": services.fallbacks.lines(),
         "totals": {

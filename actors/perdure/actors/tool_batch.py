@@ -70,7 +70,7 @@ async def _run_one(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str |
 
 async def _output(turn: Turn, view: Snapshot, call: ToolCall, unparsable: str | None) -> ToolOutput:
     services = turn.services
-    tool = services.tools.get(call.name) or services.engines.of(view.environment.engine).tool(call.name)
+    tool = turn.tool(view, call.name)
     if tool is None:
         return unknown_tool(call.name, [spec.name for spec in view.environment.tools])
     arguments = object_or_none(call.arguments)

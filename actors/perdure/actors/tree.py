@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from perdure.actors.after_turn import after_turn
+from perdure.actors.capture import capture
 from perdure.actors.compaction import compact
 from perdure.actors.flush import flush
 from perdure.actors.ingest import ingest
@@ -39,6 +40,7 @@ class PoolSpec:
 POOLS = (
     PoolSpec("ingest", ingest, workers=4, bound=65_536),
     PoolSpec("after_turn", after_turn, workers=4, bound=16_384),
+    PoolSpec("capture", capture, workers=4, bound=16_384),
     PoolSpec("flush", flush, workers=None, bound=16_384, fair=True),
     PoolSpec("compaction", compact, workers=None, bound=16_384, fair=True),
     PoolSpec("truncation", truncate, workers=2, bound=4_096),

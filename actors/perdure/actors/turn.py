@@ -25,6 +25,7 @@ from perdure.actors.messages import (
 )
 from perdure.actors.model_call import call_model, later
 from perdure.actors.pictures import Pictures
+from perdure.actors.reminding import reminded, unburdened
 from perdure.actors.services import Services
 from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
@@ -35,7 +36,7 @@ from perdure.context.ledger import told_decisions
 from perdure.context.pipeline import Scratch
 from perdure.context.tokens.estimator import Measure, measure
 from perdure.context.tokens.floor import owners
-from perdure.contracts import Answer, Assembled
+from perdure.contracts import Answer, Assembled, Tool
 from perdure.edges.models.classify import observed_tokens
 from perdure.edges.tracing import Span
 from perdure.errors import ContextOverflow, EngineUnavailable, ModelError
@@ -51,7 +52,7 @@ class Turn:
         self,
         key: str,
         number: int,
-        session: Ref,
+        session: Ref | None,
         services: Services,
         tally: Tally,
         scratch: Scratch,
@@ -92,6 +93,8 @@ class Turn:
                 view = await self._next_step()
             prepared = await self._prepare(view)
         except ContextOverflow as full:
+            if unburdened(self.tally):
+                return await self._step(slot, span)
             owners = tuple(full.owners.items())
             return view, Overflowed(full.tokens, full.limit, "guard", str(full), owners)
         except ModelError as error:
@@ -131,7 +134,7 @@ class Turn:
     async def _next_step(self) -> Snapshot:
         view = await self._ask(lambda waiter: NextStep(self.number, waiter))
         assert isinstance(view, Snapshot)
-        return view
+        return await reminded(self.services, self.tally, view)
 
     async def _prepare(self, view: Snapshot) -> pipeline.Prepared:
         env = view.environment
@@ -178,6 +181,11 @@ class Turn:
     async def _assemble(self, view: Snapshot, items: Items) -> Assembled:
         return await assemble(self.services, view, items)
 
+    def tool(self, view: Snapshot, name: str) -> Tool | None:
+        """What this turn may call: the host's tools, and those of the session's engine."""
+        services = self.services
+        return services.tools.get(name) or services.engines.of(view.environment.engine).tool(name)
+
     # --- reports to the session -------------------------------------------------------------------
 
     async def append(
@@ -202,6 +210,7 @@ class Turn:
 
     async def _ask(self, make: Callable[[Waiter[Any]], Mail]) -> Any:
         """By the reserved lane: a full mailbox can't hold up what the session itself began."""
+        assert self.session is not None  # only what runs beside a session has none
         clock = self.services.clock
         waiter = clock.waiter(f"{self.key}: its session")
         self.session.post(make(waiter))
@@ -215,6 +224,7 @@ class Turn:
 
     def _refused(self, view: Snapshot, prepared: pipeline.Prepared, error: ModelError) -> Overflowed:
         """What the guard had let pass was too much for the provider."""
+        unburdened(self.tally)
         env, total = view.environment, prepared.tokens
         told = owners(
             prepared.items,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from perdure.actors.capture import turn_over
 from perdure.actors.messages import (
     AfterTurn,
     AfterTurnDone,
@@ -342,6 +343,7 @@ class Turns:
         session.services.events.publish(TurnFinished(key, reply))
         session.alarms.turn_over(rested)
         self.hooks(rested.stop)
+        turn_over(session)
         if session.leaving.closing:
             session.leaving.finish_close()
         elif session.opening.renewing is not None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure.cli.output import emit, fail, say
 from perdure.edges import state as state_folder
 from perdure.edges.config import check, load
@@ -16,6 +18,7 @@ from perdure.edges.schema import Finding
 from perdure.edges.settings import ExecSettings, Settings, ToolSettings
 from perdure.edges.tools.builtin import default_tools
 from perdure.errors import ConfigError
+from perdure.looking.memory import remembering
 from perdure.plugins.registry import Registry
 
 
@@ -60,11 +63,12 @@ def _dict(finding: Finding) -> dict[str, Any]:
 
 
 def known() -> dict[str, list[str]]:
-    """Every name that a setting can give of a model, an engine, a tool."""
+    """Every name that a setting can give of a model, an engine, a memory, a tool."""
     every = default_tools(ToolSettings(exec=ExecSettings("on")))
     return {
         "models": ["scripted", *catalog.known()],
         "engines": list(Registry().ids()),
+        "memories": list(Registry().memories()),
         "triggers": list(Registry().triggers()),
         "tools": [tool.spec.name for tool in every],
     }
@@ -82,7 +86,7 @@ def _deeper(path: Path | None, state: Path | None) -> Iterator[Finding]:
 
 def names_of_nothing(settings: Settings, source: str) -> Iterator[Finding]:
     """Models, engines, tools and folders that the settings name and that aren't there."""
-    slots = (*_engine(settings), *_trigger(settings))
+    slots = (*_engine(settings), *_memory(settings), *_trigger(settings))
     for key, problem, accepted in (*_models(settings), *slots, *_tools(settings)):
         yield Finding(source, key, problem, accepted)
     for key, problem in _workspaces(settings):
@@ -106,6 +110,12 @@ def _engine(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "plugins.slots.context_engine", _unknown("context engine", chosen, ids), ", ".join(ids)
 
 
+def _memory(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    chosen, ids = settings.plugins.slots.memory, known()["memories"]
+    if chosen not in ids:
+        yield "plugins.slots.memory", _unknown("memory", chosen, ids), ", ".join(ids)
+
+
 def _trigger(settings: Settings) -> Iterator[tuple[str, str, str]]:
     chosen, ids = settings.plugins.slots.compaction_trigger, known()["triggers"]
     if chosen and chosen not in ids:
@@ -113,7 +123,9 @@ def _trigger(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 
 def _tools(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    names = known()["tools"]
+    unlisted = replace(settings, tools=ToolSettings())
+    remembers = remembering(unlisted, state_folder.state_folder(None))
+    names = known()["tools"] + [tool.spec.name for tool in remembers.tools]
     for list_name in ("allow", "deny"):
         for name in getattr(settings.tools, list_name):
             if name not in names and not name.startswith("mcp__"):

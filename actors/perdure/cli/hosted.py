@@ -42,6 +42,7 @@ def show(found: Report) -> None:
         )
     rows.append(("memory", _memory(host.get("memory") or {})))
     rows += [(name, _brief(found.get(name))) for name in ("timers", "outbox", "storage")]
+    rows.append(("remembers", _brief(found.get("memory"))))
     rows.append(("log", _brief(found.get("trouble"))))
     rows += [("model", _model(line)) for line in _lines(found.get("models"))]
     rows += [

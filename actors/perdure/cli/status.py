@@ -28,6 +28,7 @@ from perdure.edges.session.tail import open_session
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
 from perdure.errors import ConfigError, PerdureError
+from perdure.looking.memory import remembering
 from perdure.looking.resolving import model_info, resolve, window_of
 from perdure.looking.target import Target, existing
 from perdure.records import Assistant, Usage
@@ -72,11 +73,13 @@ def look(folder: StateFolder, settings: Settings, *, deep: bool = False) -> Repo
         "host": _host(looking.holder(folder), len(rows), len(awake)),
         "workers": [],
         "engines": [{"id": settings.plugins.slots.context_engine}],
+        "memory": {"id": settings.plugins.slots.memory},
         "models": [],
         "totals": {"sessions": len(rows), "bytes": sum(row.size for row in rows)},
     }
     report |= FolderDesk(folder).parked()
     if deep:
+        report["memory"]["trouble"] = remembering(settings, folder).trouble
         broken = breaks(folder.log)
         report["sessions"] = [_session(row, row.path in awake, settings, folder, broken) for row in rows]
     return report
@@ -211,7 +214,10 @@ def show(folder: StateFolder, report: Report) -> None:
     host, totals = report["host"], report["totals"]
     say(f"{folder.root}: {_holder_line(host)}")
     say(f"{counted(totals['sessions'], 'session')}, {size(totals['bytes'])}, {host['awake']:,} awake")
-    if "sessions" not in report or not report["sessions"]:
+    if "sessions" in report:
+        memory = report["memory"]
+        say(f"memory {memory['id']}{': ' if memory['trouble'] else ''}{one_line(memory['trouble'])}")
+    if not report.get("sessions"):
         return
     heads = ("session", "state", "entries", "request", *SOURCES, "window", "cached", "breaks", "compacted")
     rows: list[tuple[str, ...]] = [(*heads, "errors")]

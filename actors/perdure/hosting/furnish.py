@@ -16,6 +16,9 @@ from perdure.actors.engines.roster import Roster
 from perdure.actors.fallbacks import Fallbacks
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
+from perdure.actors.memories.chosen import Chosen
+from perdure.actors.memories.chosen import choose as choose_memory
+from perdure.actors.memories.slot import MemorySlot
 from perdure.actors.memory import Memory
 from perdure.actors.messages import Due
 from perdure.actors.outbox import Outbox
@@ -93,7 +96,26 @@ def session_files(ground: Ground) -> SessionFiles:
     )
 
 
-def resolver(ground: Ground, given: Given, tools: Mapping[str, Tool], engines: Roster) -> HostResolver:
+def remembering(ground: Ground, given: Given, taken: Mapping[str, Tool], lent: Lending) -> Chosen:
+    """The memory. One that is missing or broken is told at the start, or refused."""
+    plugins, tools = ground.settings.plugins, ground.settings.tools
+    found = choose_memory(
+        plugins.slots.memory,
+        given.memory,
+        lambda id: ground.registry.memory(id, lent(id)),
+        strict=plugins.strict,
+        taken=frozenset(taken),
+        allow=tools.allow,
+        deny=tools.deny,
+    )
+    if found.trouble:
+        ground.log.error("memory.fallback", memory=plugins.slots.memory, error=found.trouble)
+    return found
+
+
+def resolver(
+    ground: Ground, given: Given, tools: Mapping[str, Tool], engines: Roster, guidance: str = ""
+) -> HostResolver:
     """What sessions run with. A missing model or engine is told at the start, or refused."""
     default, factories = _models(ground, given)
     found = HostResolver(
@@ -108,6 +130,7 @@ def resolver(ground: Ground, given: Given, tools: Mapping[str, Tool], engines: R
         shown_workspace=given.shown_workspace,
         models=given.models,
         window=given.window,
+        guidance=guidance,
         log=ground.log.warning,
     )
     found.check(default)
@@ -165,7 +188,10 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     )
     if settings.plugins.shadow:
         engines.cast(settings.plugins.shadow, settings.plugins.shadow_share)
-    resolved = resolver(ground, given, by_name, engines)
+    chosen = remembering(ground, given, by_name, lent)
+    by_name |= {tool.spec.name: tool for tool in chosen.tools}
+    resolved = resolver(ground, given, by_name, engines, chosen.guidance)
+    resolved.stands_in(chosen.trouble)
     for each in stand_ins:
         resolved.stands_in(each)
     tell = (log, resolved.stands_in, events.publish)
@@ -204,6 +230,17 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         calls=Calls(),
         fallbacks=Fallbacks(clock, resolved, settings, log),
         memory=memory(ground, given, events),
+        memories=MemorySlot(
+            chosen,
+            settings.memory,
+            ground.folder.path,
+            kernel=kernel,
+            clock=clock,
+            io=ground.io,
+            log=log,
+            lent=lent,
+            workspace=resolved.workspace,
+        ),
         lent=lent,
         engines=engines,
         mail=lambda key, mail: directory.ref(key).post(mail),

@@ -15,7 +15,15 @@ from perdure.actors.outbox import Outlet
 from perdure.actors.resolver import ModelFactory
 from perdure.actors.services import Timing
 from perdure.context.pipeline import TransformContext
-from perdure.contracts import CompactionTrigger, ContextEngine, MemoryFlush, Model, OutboundChannel, Tool
+from perdure.contracts import (
+    CompactionTrigger,
+    ContextEngine,
+    Memory,
+    MemoryFlush,
+    Model,
+    OutboundChannel,
+    Tool,
+)
 from perdure.records import ModelInfo
 
 
@@ -31,6 +39,7 @@ class Given:
     engine: ContextEngine | None = None
     trigger: CompactionTrigger | None = None
     flush: MemoryFlush | None = None
+    memory: Memory | None = None
     workspace: Path | None = None
     shown_workspace: str | None = None
     hooks: tuple[TransformContext, ...] = ()
@@ -52,6 +61,7 @@ def checked(
     engine: ContextEngine | None,
     trigger: CompactionTrigger | None,
     flush: MemoryFlush | None,
+    memory: Memory | None,
     workspace: str | Path | None,
     window: int | None,
     shown_workspace: str | None,
@@ -73,6 +83,7 @@ def checked(
         engine=arguments.an_engine(engine),
         trigger=arguments.a_trigger(trigger),
         flush=arguments.a_flush(flush),
+        memory=arguments.a_memory(memory),
         workspace=arguments.a_folder(workspace),
         window=window,
         shown_workspace=shown_workspace,

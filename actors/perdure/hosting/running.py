@@ -250,11 +250,16 @@ class Running:
             self.kernel, self.directory, ParkedLetters(self.folder.path / "parked"), self.clock, self.log
         )
         self.deleting.forget_parked = self.parking.forget
+        self._stack.push_async_callback(self._close_memory)
         self._stack.callback(found.services.tracing.close)
         self._stack.callback(found.services.spending.close)
         self.totals = Totals()
         self.services.events.subscribe("totals", self.totals.told)
         self._listeners = self._mids = 0
+
+    async def _close_memory(self) -> None:
+        if not self._killed:
+            await self.services.memories.close()
 
     def _wake_left_awake(self) -> None:
         """Sessions whose lock a dead host left behind were awake when it died: look at them once."""

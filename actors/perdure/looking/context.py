@@ -24,6 +24,7 @@ from perdure.edges.session.tail import open_session
 from perdure.edges.settings import Settings
 from perdure.errors import ContextOverflow
 from perdure.looking.covered import covered
+from perdure.looking.memory import remembering, unasked
 from perdure.looking.resolving import model_info, resolve, window_of
 from perdure.looking.target import Target
 from perdure.records import Item, Items, LedgerLine, Text, User
@@ -48,8 +49,9 @@ def inspect(
     opened = completed(open_session(target.path, window_bytes=max(LEAST_READ, room * PER_TOKEN)))
     folder = state_folder.state_folder(state)
     next_message = Item("", User((Text(message or STAND_IN),)))
+    chosen = remembering(settings, folder) if target.key is not None else None
     env, complaints = resolve(
-        target, opened, settings, folder, model=model, window=window, asked=(next_message,)
+        target, opened, settings, folder, model=model, window=window, asked=(next_message,), chosen=chosen
     )
     env = with_pins(env, opened.pins)
     estimator = estimator_of(opened.learned, env.model.ref)
@@ -58,6 +60,8 @@ def inspect(
         *_engine(opened, settings, target),
         *({"kind": "workspace", "detail": line} for line in complaints),
     ]
+    if chosen is not None and chosen.trouble:
+        problems.append({"kind": "memory", "detail": chosen.trouble})
     report: Report = {
         "file": str(target.path),
         "key": target.key,
@@ -69,13 +73,14 @@ def inspect(
     }
     asked = _next(next_message, env, estimator, stand_in=message is None)
     items = with_images(opened.items, folder.evidence)
-    return report | _request(opened, (*items, next_message), asked, env, estimator, problems)
+    further = unasked(settings, chosen) if chosen is not None else ()
+    return report | _request(opened, (*items, next_message), (*further, asked), env, estimator, problems)
 
 
 def _request(
     opened: Opened,
     items: Items,
-    asked: LedgerLine,
+    asked: tuple[LedgerLine, ...],
     env: Environment,
     estimator: Estimator,
     problems: list[dict[str, Any]],
@@ -103,7 +108,7 @@ def _request(
             "budget": budget,
             "request": None,
             "tokens": budget.total,
-            "ledger": [_line(line) for line in (*before, *beyond, *lines, asked)],
+            "ledger": [_line(line) for line in (*before, *beyond, *lines, *asked)],
             "problems": [*problems, _overflow_problem(overflow, stage, env, estimator, budget)],
         }
     sent = ledger(prepared.items, prepared.lines, estimator, frozenset())
@@ -116,7 +121,7 @@ def _request(
     return {
         "budget": measure_budget(prepared.items, env, estimator, env.fixed_tokens),
         "request": render_dict(prepared.body),
-        "ledger": [_line(line) for line in (*before, *beyond, *sent, asked)],
+        "ledger": [_line(line) for line in (*before, *beyond, *sent, *asked)],
         "tokens": prepared.tokens,
         "problems": problems,
     }

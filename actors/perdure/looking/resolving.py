@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from perdure.actors.memories.chosen import Chosen
 from perdure.actors.prompting import agent_of, agent_settings, prompt_parts
 from perdure.actors.resolver import OUTPUT_CAP, HostResolver, lines_for, pruning
 from perdure.context import environment
@@ -24,6 +25,7 @@ from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
 from perdure.edges.workspace import Snapshot, WorkspaceReader
 from perdure.errors import UsageError
+from perdure.looking.memory import remembering
 from perdure.looking.target import Target
 from perdure.records import Items, ModelInfo
 
@@ -59,25 +61,27 @@ def resolve(
     model: str | None = None,
     window: int | None = None,
     asked: Items = (),
+    chosen: Chosen | None = None,
 ) -> tuple[Environment, tuple[str, ...]]:
     """The environment of the next request, and what the workspace had to leave out.
 
-    `asked`: messages that are not in the file yet.
+    `asked`: messages that are not in the file yet; `chosen`: the memory, where it is known.
     """
     info = model_info(model, target.key, settings)
     room = window_of(window, settings, info)
     thinking = opened.settings.thinking
     if target.key is None:
         return _bare(opened, settings, replace(info, window=room), room, thinking), ()
-    root = workspace(settings, folder, target.key)
+    root, chosen = workspace(settings, folder, target.key), chosen or remembering(settings, folder)
     resolver = HostResolver(
         settings,
         folder,
         default=info,
         factories={},
-        tools={tool.spec.name: tool for tool in default_tools(settings)},
+        tools={tool.spec.name: tool for tool in (*default_tools(settings), *chosen.tools)},
         workspace=root,
         window=room,
+        guidance=chosen.guidance,
     )
     query = query_of((*opened.items, *asked))
     env = resolver.environment(target.key, replace(info, window=room), thinking, query=query)

@@ -1,4 +1,8 @@
-"""The contract of the memory slot: what an agent knows next week, apart from its sessions' contexts."""
+"""The contract of the memory slot: what an agent knows next week, apart from its sessions' contexts.
+
+A method that is told a context may be `async def`, or plain `def`: then it runs in a thread. Each call has
+a deadline; what fails is logged and counted, and costs no turn.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +63,10 @@ class Forgotten(Record):
 
 @runtime_checkable
 class Memory(Protocol):
-    """What every memory has. Optional members: `Recalls`, `Captures`, `Forgets`, `Closes`."""
+    """What every memory has. Optional members: `Recalls`, `Captures`, `Forgets`, `Closes`.
+
+    Its factory, `tools` and `guidance` open and change nothing: commands that only look ask for them, too.
+    """
 
     @property
     def info(self) -> MemoryInfo: ...

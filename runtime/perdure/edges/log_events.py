@@ -22,6 +22,14 @@ EVENTS: dict[str, tuple[Grade, str]] = {
     "index.rebuilt": ("note", "the index was made anew from the session files"),
     "index.left_out": ("warning", "a file could not be read for the index"),
     # --- plugins
+    "memory.fallback": ("error", "the chosen memory is missing, broken or not whole: the field says what"),
+    "memory.recalled": ("note", "the prompt shows what the memory found for a message; fields: where"),
+    "memory.not_recalled": ("warning", "the memory broke or was too slow: the prompt goes without it"),
+    "memory.not_captured": ("warning", "the memory could not take in what a turn committed"),
+    "memory.passed_over": ("error", "after three tries the memory goes without some messages"),
+    "memory.not_marked": ("warning", "how far the memory has come could not be written: it may come again"),
+    "memory.not_settled": ("warning", "the host closed before the memory had taken in all: it comes again"),
+    "memory.not_disposed": ("warning", "the memory could not close, or not in time"),
     "plugin.told": ("note", "a plugin says something; the field `what` names it"),
     # --- a session's life
     "session.left_awake": ("note", "a host that died had this session awake: it is looked at"),
@@ -114,6 +122,8 @@ EVENTS: dict[str, tuple[Grade, str]] = {
     "summary.broke": ("warning", "a summarising worker broke"),
     "flush.done": ("note", "memories were written before a compaction"),
     "flush.failed": ("warning", "memories could not be written before a compaction"),
+    "flush.skipped": ("note", "memories are not written in this session, or have no place; fields: why"),
+    "flush.not_recorded": ("warning", "how far a flush came could not be written: it may be made again"),
     "flush.absent": ("note", "nobody writes memories before a compaction"),
     "engine.quarantined": ("error", "an engine failed repeatedly or hung: it isn't asked for a while"),
     "engine.restarted": ("warning", "an engine failed several sessions in a row and was made anew"),

@@ -16,6 +16,7 @@ from perdure.edges.settings_hosting import (
     Count,
     HostSettings,
     LimitSettings,
+    MemorySettings,
     OutboundSettings,
     Positive,
     RetentionSettings,
@@ -319,6 +320,7 @@ class Settings(Record):
     tools: ToolSettings = ToolSettings()
     mcp: tuple[McpSettings, ...] = ()
     plugins: PluginSettings = PluginSettings()
+    memory: MemorySettings = MemorySettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     timers: TimerSettings = TimerSettings()
     schedules: tuple[ScheduleSettings, ...] = ()

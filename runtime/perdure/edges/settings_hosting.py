@@ -150,6 +150,20 @@ class ServerSettings(Record):
     drain_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
 
 
+class MemorySettings(Record):
+    """`[memory]`: what the host does with the memory that fills `[plugins.slots] memory`.
+
+    `flush`: a silent turn notes what a compaction will take away (unset: where there is a memory). `recall`:
+    `auto` shows what the memory finds for each user message, at most `recall_chars` characters of it, found
+    within `recall_ms` milliseconds; each change of it costs the cached conversation behind it.
+    """
+
+    flush: bool | None = None
+    recall: Literal["off", "auto"] = "off"
+    recall_chars: Annotated[int, Meta(ge=100, le=100_000)] = 2_000
+    recall_ms: Annotated[int, Meta(ge=1, le=60_000)] = 500
+
+
 class TracingSettings(Record):
     """`[tracing]`: OpenTelemetry. `endpoint`: where spans are posted (`http://127.0.0.1:4318/v1/traces`).
 

@@ -45,6 +45,7 @@ RULES: dict[str, str] = {
     "mcp": TOOLS,
     "plugins.slots": PLUGINS, "plugins.strict": PLUGINS, "plugins.config": PLUGINS,
     "plugins.shadow": PLUGINS, "plugins.shadow_share": PLUGINS, "plugins.deadline_seconds": LIVE,
+    "memory": PLUGINS,
     "heartbeat": LIVE, "timers": LIVE, "schedules": LIVE,
     "prompt": LIVE,
     "agents": LIVE,

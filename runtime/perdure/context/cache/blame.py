@@ -12,12 +12,13 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from perdure.context.cache.prefix import Parting
+from perdure.context.prompt.recalled import RULE, without_recalled
 from perdure.records import Items, LedgerLine, Record, Summary
 
 Cause: TypeAlias = Literal[
     "compaction", "pruning", "guard", "limit", "model", "thinking", "retention", "expired", "refresh",
     "tools", "prompt", "knowledge", "skills", "clock", "engine", "hook", "edited", "branch", "sanitise",
-    "settings", "images", "restart", "provider",
+    "settings", "images", "restart", "provider", "recall",
 ]  # fmt: skip
 DECLARED: frozenset[Cause] = frozenset(
     {
@@ -31,6 +32,7 @@ DECLARED: frozenset[Cause] = frozenset(
         "expired",
         "refresh",
         "images",
+        "recall",
     }
 )
 
@@ -99,10 +101,12 @@ def _in_settings(parting: Parting, before: Made, after: Made) -> Blame:
 
 
 def _in_system(parting: Parting, before: Made, after: Made) -> Blame:
-    """Whoever wrote the line that differs: an engine's addition, a time of day, or a file read anew."""
+    """Whoever wrote the line that differs: an engine, a memory, a time of day, or a file read anew."""
     if before.addition != after.addition and before.system == after.system:
         rule = "engine: its addition to the prompt"
         return Blame("clock" if is_clock(parting) else "engine", rule, parting)
+    if before.system != after.system and without_recalled(before.system) == without_recalled(after.system):
+        return Blame("recall", RULE, parting)
     heading, _, _ = (parting.before or parting.after).partition(":")
     why = f"prompt: {heading.strip('# ') or 'its text'}"
     if heading == "## Runtime" and before.thinking != after.thinking:

@@ -41,6 +41,7 @@ from perdure.context.numbers import (
     SUMMARY_OUTPUT_TOKENS,
     Limits,
 )
+from perdure.context.safety.heartbeat import drop_silent_heartbeats
 from perdure.context.tokens.estimator import CAREFUL, RESULT_WEIGHT, Estimator
 from perdure.errors import ModelErrorKind
 from perdure.records import Assistant, Item, Items, Record, Stop, Text, ToolResult
@@ -143,8 +144,12 @@ class Fold:
         max_output: int = SUMMARY_OUTPUT_TOKENS,
         chunk: int | None = None,
         weigh: Weigh | None = None,
+        heartbeat: str = "",
     ) -> None:
-        """`window` and `max_output` are the summariser's; `chunk` and `weigh` override sizes (tokens)."""
+        """`window` and `max_output` are the summariser's; `chunk` and `weigh` override sizes (tokens).
+
+        `heartbeat`: the configured prompt, whose unanswered askings no summariser is shown.
+        """
         self.plan, self.limits, self.estimator = plan, limits, estimator
         self.rules, self.trigger = rules or prompts.Instructions(), trigger
         self.window = window or limits.window
@@ -153,6 +158,7 @@ class Fold:
         ratio = adaptive_ratio(plan.covered, self.window, self.weigh)
         self.chunk = chunk or chunk_limit(self.window, ratio)
         self.output = max(1, min(max_output, SUMMARY_OUTPUT_TOKENS, self.window // 8))
+        self.silent = {line.entry for line in drop_silent_heartbeats(plan.covered, heartbeat).lines}
         self.previous = self._known()
         self.large = [oversized(item, self.window, weigher(limits, estimator)) for item in plan.covered]
         self.found = self._identifiers()
@@ -286,7 +292,8 @@ class Fold:
 
     def _one(self, chunk: Items, previous: str, rung: Rung, most: int | None) -> _Text:
         split = self.plan.split_turn and chunk[-1] is self.plan.covered[-1]
-        conversation = serialize(chunk, most=most)
+        shown = tuple(item for item in chunk if item.entry not in self.silent) or chunk
+        conversation = serialize(shown, most=most)
         prompt = prompts.summary_prompt(conversation, previous, self.rules, split_turn=split)
         entries, material = tuple(item.entry for item in chunk), f"{previous}\n{conversation}"
         return (yield from self._ask(prompt, "summary", rung, entries, material))

@@ -19,6 +19,7 @@ from perdure.records import Record, ToolSpec
 TOOL_ORDER = (
     "read", "write", "edit", "apply_patch", "grep", "find", "ls", "exec", "process",
     "web_search", "web_fetch", "recall", "memory_search", "memory_get", "memory_write",
+    "memory_recall", "memory_store", "memory_forget",
     "sessions_spawn", "sessions_list", "sessions_send",
 )  # fmt: skip
 FILE_ORDER = {
@@ -81,6 +82,7 @@ class PromptParts(Record):
 
     `minimal` is for subagents and scheduled runs (no memory, documentation or heartbeat sections);
     `none` is the identity line alone. `override` replaces all but the dynamic part's engine addition.
+    `memory`: what the memory says of its tools.
     """
 
     mode: Literal["full", "minimal", "none"] = "full"
@@ -93,6 +95,7 @@ class PromptParts(Record):
     documentation: str = ""
     files: tuple[ContextFile, ...] = ()
     addition: str = ""
+    memory: str = ""
     knowledge: str = ""
     group_chat: str = ""
     subagent: str = ""
@@ -119,7 +122,7 @@ def _stable(parts: PromptParts) -> list[str]:
         _section("## Tooling", _tooling(parts.tools)),
         _section("## Safety", SAFETY),
         _section("## Skills", block(listing(parts.skills, parts.skills_chars))),
-        _section("## Memory", _memory(parts.tools)) if full else "",
+        _section("## Memory", _memory(parts)) if full else "",
         _section("## Workspace", _workspace(parts)),
         _section("## Documentation", block(parts.documentation)) if full else "",
         _files("# Project Context", CONTEXT, files),
@@ -163,11 +166,13 @@ def tools_in_order(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
     return tuple(sorted(tools, key=lambda tool: (known.get(tool.name, len(known)), tool.name)))
 
 
-def _memory(tools: tuple[ToolSpec, ...]) -> str:
-    names = {tool.name for tool in tools}
+def _memory(parts: PromptParts) -> str:
+    """What the memory itself says of its use stands behind what holds for all."""
+    names = {tool.name for tool in parts.tools}
     lines = [MEMORY] if names & {"write", "edit", "memory_write"} else []
     lines += [RECALL] if "recall" in names else []
-    return "\n".join(lines + ([SEARCH] if "memory_search" in names else []))
+    lines += [SEARCH] if "memory_search" in names else []
+    return "\n".join(filter(None, [*lines, block(parts.memory)]))
 
 
 def _workspace(parts: PromptParts) -> str:
