@@ -1,1 +1,1 @@
-"""What the tests of other people's programs may import: a provider on the loopback interface."""
+"""What the tests of other people's programs may import: a provider on loopback, the laws of engines."""

@@ -18,7 +18,8 @@ from perdure.records import Item, Items, Message, ModelInfo, Record
 
 class EngineInfo(Record):
     """Who an engine is. `owns_compaction` hands compaction over to it wholly; `passive` engines store
-    nothing and have no hooks, so that no worker is troubled for them.
+    nothing and have no hooks, so that no worker is troubled for them; `shares`: whose text a session may
+    get to see, its own, or that of all sessions of its agent.
     """
 
     id: str
@@ -26,6 +27,7 @@ class EngineInfo(Record):
     version: str = "1"
     owns_compaction: bool = False
     passive: bool = False
+    shares: Literal["session", "agent"] = "session"
 
 
 # --- what a call is told --------------------------------------------------------------------------

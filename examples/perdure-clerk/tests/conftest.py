@@ -1,0 +1,3 @@
+"""The laws of perdure as tests."""
+
+pytest_plugins = ["perdure.testing.engines"]
