@@ -66,5 +66,7 @@ async def _report(services: Services, mail: AfterTurn) -> None:
     attached = engine.attachment(view.key, view.session_id)
     context = context_of(services, view)
     report = TurnReport(attached.fresh, view.items, mail.stop, context.runtime.estimate(view.items))
-    await engine.call(context, "after_turn", report)
+    timing = services.timing  # who owns compaction may summarise here, while nobody waits
+    seconds = timing.engine + (timing.summary if engine.info.owns_compaction else 0.0)
+    await engine.call(context, "after_turn", report, seconds=seconds)
     attached.fresh = ()

@@ -9,6 +9,13 @@ from perdure.plugins.legacy import LegacyEngine
 from perdure.plugins.no_memory import NoMemory
 from perdure.plugins.triggers import Auto, Manual
 
-ENGINES: Mapping[str, Callable[..., Any]] = {"legacy": LegacyEngine}
+
+def _lossless(lent: Any) -> Any:
+    from perdure.plugins.lossless.engine import Lossless
+
+    return Lossless(lent)
+
+
+ENGINES: Mapping[str, Callable[..., Any]] = {"legacy": LegacyEngine, "lossless": _lossless}
 MEMORIES: Mapping[str, Callable[..., Any]] = {"none": NoMemory}
 TRIGGERS: Mapping[str, Callable[..., Any]] = {"auto": Auto, "manual": Manual}

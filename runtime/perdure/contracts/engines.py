@@ -215,7 +215,9 @@ class IngestsBatches(Protocol):
 
 
 class AfterTurns(Protocol):
-    """Called once when a turn is over, after all its entries were delivered."""
+    """Called once when a turn is over, after all its entries were delivered. An engine that owns compaction
+    has as long for it as for a compaction.
+    """
 
     async def after_turn(self, context: EngineContext, report: TurnReport) -> None: ...
 
