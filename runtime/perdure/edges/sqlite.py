@@ -1,10 +1,11 @@
 """SQLite for plugins, by apsw: one way to open a database, to write to it, and to tell what is wrong.
 
 WAL, a busy timeout, foreign keys, and `secure_delete`, so that of what was deleted no byte stays in free
-pages. Schemas are lists of SQL scripts, one per version; `user_version` counts those that ran. All of it
-blocks: call it through `PluginRuntime.run_blocking`. A connection is used by one thread at a time; `Database`
-sees to that, and turns whatever SQLite says into two errors: `StorageFailed` (the disk, rights, another
-process: retryable) and `DamagedStore` (the file itself: rebuild it).
+pages. Schemas are lists of SQL scripts, one per version; `user_version` counts those that ran. Texts go in
+through `context.text.characters.encodable`: SQLite takes no lone surrogates. All of it blocks: call it
+through `PluginRuntime.run_blocking`. A connection is used by one thread at a time; `Database` sees to that,
+and turns whatever SQLite says into two errors: `StorageFailed` (the disk, rights, another process:
+retryable) and `DamagedStore` (the file itself: rebuild it).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import apsw
 import sqlite_vec
@@ -150,23 +152,20 @@ def set_aside(path: Path) -> Path:
     return kept
 
 
+def rows(db: apsw.Connection, query: str, *given: object) -> list[tuple[Any, ...]]:
+    """All that a query answers."""
+    return db.execute(query, given).fetchall()
+
+
+def value(db: apsw.Connection, query: str, *given: object) -> Any:
+    """The only value of the only row that a query answers; `None` where it has none."""
+    return db.execute(query, given).get
+
+
 def close(db: apsw.Connection) -> None:
     """Close a connection. What was committed is stored, or in the log beside the file."""
     with suppress(apsw.Error):
         db.close()
-
-
-def storable(text: str) -> str:
-    """A text that SQLite takes and finds again: lone surrogates, which have no UTF-8, become U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _odd(text) else text
-
-
-def _odd(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _load_vectors(db: apsw.Connection) -> None:

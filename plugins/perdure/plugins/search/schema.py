@@ -1,0 +1,41 @@
+"""The tables of a `Store`."""
+
+from __future__ import annotations
+
+MIGRATIONS = (
+    """
+    create table about (name text primary key, value text not null) strict, without rowid;
+    create table source (
+        id integer primary key, scope text not null, name text not null, stamp text not null,
+        unique (scope, name)
+    ) strict;
+    create table chunk (
+        id integer primary key, source integer not null references source on delete cascade,
+        scope text not null, text text not null, hash text not null,
+        first integer not null, last integer not null, trust text not null, entries text not null,
+        at integer not null, superseded integer not null default 0, embedded integer not null default 0
+    ) strict;
+    create index chunk_source on chunk (source);
+    create index chunk_hash on chunk (hash);
+    create index chunk_bare on chunk (id) where not embedded;
+    create table embedding (
+        hash text not null, embedder text not null, vector blob not null,
+        primary key (hash, embedder)
+    ) strict, without rowid;
+    create virtual table words using fts5 (
+        terms, content = '', contentless_delete = 1, tokenize = "ascii"
+    );
+    create virtual table trigrams using fts5 (
+        text, content = '', contentless_delete = 1, tokenize = "trigram"
+    );
+    create virtual table terms using fts5vocab (words, row);
+    """,
+)
+
+
+def vectors(column: str) -> str:
+    """The table of vectors, in small blocks: each scope has its own; one of 256-bit signs takes 10 kB."""
+    return (
+        "create virtual table vectors using vec0 "
+        f"(id integer primary key, scope text partition key, vector {column}, chunk_size=256)"
+    )

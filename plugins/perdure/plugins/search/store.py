@@ -1,0 +1,276 @@
+"""`Store`: chunks of text with whom they belong to and where they come from, searched by words and vectors.
+
+One SQLite file. Every chunk has a scope (an agent, a session); no question about one scope is answered from
+another. What a source says is replaced as a whole: chunks, terms, trigrams and vectors change in one
+transaction. Vectors are kept by the hash of their text and the embedder's id, so that the same text is
+embedded once; another embedder makes its own, a few at each search, while words find everything.
+
+All of it blocks, may be called from any thread, and raises `StorageFailed` or `DamagedStore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import apsw
+import msgspec
+import numpy as np
+
+from perdure.context.text.characters import encodable
+from perdure.contracts import Trust
+from perdure.edges.sqlite import Database, rows, value
+from perdure.plugins.search import lookup, schema, tables
+from perdure.plugins.search.chunks import Piece
+from perdure.plugins.search.embedding import Embedder, HashedNgrams, Vectors
+from perdure.plugins.search.lookup import Scored, listed
+from perdure.plugins.search.signs import bits, signs
+from perdure.plugins.search.terms import VERSION
+from perdure.records import Record
+
+Kind: TypeAlias = Literal["bit", "float"]
+"""Vectors by their signs, the nearest then compared exactly; or every one exactly."""
+
+CANDIDATES = 64
+"""How many chunks that are near by their signs are compared exactly, at least."""
+BATCH = 256
+"""How many chunks are embedded in one call."""
+MOST = 1_000
+"""How many chunks any question is answered with, at most."""
+
+
+class Chunk(Record):
+    """A piece as it is stored. `hash`: SHA-256 of the text; `superseded`: something newer says otherwise."""
+
+    id: int
+    scope: str
+    source: str
+    text: str
+    start: int
+    end: int
+    hash: str
+    trust: Trust = "agent"
+    entries: tuple[str, ...] = ()
+    at: int = 0
+    superseded: bool = False
+
+
+_THESE = "in (select value from json_each(?))"
+_CHUNKS = """
+select chunk.id, chunk.scope, name, text, first, last, hash, trust, entries, at, superseded
+from chunk join source on source.id = chunk.source
+"""
+_IN_ORDER = "order by name, first, chunk.id"
+_SUPERSEDE = """
+update chunk set superseded = not superseded
+where scope = ? and superseded != (id in (select value from json_each(?)))
+"""
+_VECTORS = f"""
+select chunk.id, vector from chunk join embedding using (hash) where embedder = ? and chunk.id {_THESE}
+"""
+_CACHED = f"select hash from embedding where embedder = ? and hash {_THESE}"
+_BARE = "select id, scope, text, hash from chunk where not embedded order by id limit ?"
+_STILL_BARE = f"select id, scope, hash from chunk where not embedded and id {_THESE}"
+
+
+class Store:
+    """Opens or makes the file; `sync=False` where nothing need survive a power cut."""
+
+    def __init__(
+        self, path: Path, embedder: Embedder | None = None, *, vectors: Kind = "bit", sync: bool = True
+    ) -> None:
+        self.embedder: Embedder = embedder if embedder is not None else HashedNgrams()
+        self._kind = vectors
+        self._database = Database(path, vectors=True, migrations=schema.MIGRATIONS, sync=sync)
+        try:
+            with self._database.writing() as db:
+                self._follow(db)
+        except BaseException:
+            self._database.close()
+            raise
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def replace(self, scope: str, source: str, pieces: Sequence[Piece], *, stamp: str = "") -> int:
+        """The source says this now, and nothing else; how many chunks that are. `stamp`: see `stamps`."""
+        return self._store(scope, source, pieces, stamp, whole=True)
+
+    def put(self, scope: str, source: str, pieces: Sequence[Piece], *, stamp: str = "") -> int:
+        """The source says this, too; how many chunks are new. The same text at the same line counts once."""
+        return self._store(scope, source, pieces, stamp, whole=False)
+
+    def delete(self, scope: str, *sources: str) -> int:
+        """Forget sources; how many chunks went."""
+        with self._database.writing() as db:
+            return sum(tables.delete_source(db, encodable(scope), encodable(each)) for each in sources)
+
+    def drop(self, scope: str) -> int:
+        """Forget a whole scope; how many chunks went."""
+        return self.delete(scope, *self.stamps(scope))
+
+    def remove(self, scope: str, ids: Iterable[int]) -> int:
+        """Forget single chunks; how many went."""
+        with self._database.writing() as db:
+            query = f"select id from chunk where scope = ? and id {_THESE}"
+            found = [id for (id,) in rows(db, query, encodable(scope), listed(list(ids)))]
+            tables.delete(db, found)
+            return len(found)
+
+    def supersede(self, scope: str, ids: Iterable[int]) -> None:
+        """Exactly these chunks of the scope are superseded."""
+        with self._database.writing() as db:
+            rows(db, _SUPERSEDE, encodable(scope), listed(list(ids)))
+
+    def scrub(self) -> None:
+        """No byte of what was deleted stays, in no index and no cache. Costs a copy of the file."""
+        with self._database.writing() as db:
+            db.execute("delete from embedding where hash not in (select hash from chunk)")
+            for table in ("words", "trigrams"):
+                db.execute(f"insert into {table} ({table}) values ('optimize')")
+        self._database.scrub()
+
+    def close(self) -> None:
+        """Close the file; a second time is fine."""
+        self._database.close()
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def stamps(self, scope: str) -> dict[str, str]:
+        """The sources of a scope, each with the stamp of its last change."""
+        with self._database.reading() as db:
+            found = rows(db, "select name, stamp from source where scope = ?", encodable(scope))
+        return {name: stamp for name, stamp in found}  # noqa: C416
+
+    def chunks(self, scope: str, ids: Iterable[int] | None = None) -> tuple[Chunk, ...]:
+        """Chunks of the scope, by source and line: all, or those of these ids."""
+        if ids is None:
+            return self._chunks("chunk.scope = ?", encodable(scope))
+        return self._chunks(f"chunk.scope = ? and chunk.id {_THESE}", encodable(scope), listed(list(ids)))
+
+    def of_source(self, scope: str, source: str) -> tuple[Chunk, ...]:
+        """The chunks of one source, by line."""
+        return self._chunks("chunk.scope = ? and name = ?", encodable(scope), encodable(source))
+
+    def keyword(self, scope: str, asked: Sequence[str], limit: int) -> Scored:
+        """Chunks that hold terms (of `terms.asked`), by BM25, best first."""
+        with self._database.reading() as db:
+            wanted = lookup.telling(lookup.frequencies(db, asked[:MOST]), asked)
+            begun = [term for term in asked if lookup.is_begun(term) and term not in wanted]
+            return lookup.by_terms(db, encodable(scope), [*wanted, *begun[: lookup.TERMS]], min(limit, MOST))
+
+    def containing(self, scope: str, parts: Sequence[str], limit: int) -> Scored:
+        """Chunks whose text holds parts as they stand, case aside, best first."""
+        with self._database.reading() as db:
+            return lookup.by_part(db, encodable(scope), [encodable(part) for part in parts], min(limit, MOST))
+
+    def nearest(self, scope: str, text: str, limit: int) -> Scored:
+        """Chunks by the cosine of their vector with that of `text`, best first; only what is above 0."""
+        asked = self.embedder.embed([text])
+        if not asked.any():
+            return []
+        self.embed_pending(BATCH)
+        scope, limit = encodable(scope), min(limit, MOST)
+        with self._database.reading() as db:
+            if self._kind == "float":
+                scored = lookup.by_vector(db, scope, asked[0], limit)
+            else:
+                near = lookup.by_signs(db, scope, signs(asked)[0].tobytes(), max(limit, CANDIDATES))
+                scored = lookup.rescored(db, near, asked[0], self.embedder.id)
+            return lookup.in_order(db, [(id, score) for id, score in scored if score > 0], limit)
+
+    def vectors(self, ids: Iterable[int]) -> dict[int, Vectors]:
+        """The vectors of chunks, those that have one."""
+        with self._database.reading() as db:
+            found = rows(db, _VECTORS, self.embedder.id, listed(list(ids)))
+        return {id: np.frombuffer(vector, dtype="<f4") for id, vector in found}
+
+    def pending(self) -> int:
+        """How many chunks have no vector of this embedder yet."""
+        with self._database.reading() as db:
+            count: int = value(db, "select count(*) from chunk where not embedded")
+        return count
+
+    def embed_pending(self, most: int) -> int:
+        """Embed chunks that have no vector yet; how many."""
+        with self._database.reading() as db:
+            found = rows(db, _BARE, most)
+        if found:
+            made = self._made({hash: text for _, _, text, hash in found})
+            with self._database.writing() as db:
+                self._keep(db, made)
+                self._link(db, rows(db, _STILL_BARE, listed([row[0] for row in found])))
+        return len(found)
+
+    def _chunks(self, clause: str, *given: object) -> tuple[Chunk, ...]:
+        with self._database.reading() as db:
+            return tuple(map(_chunk, rows(db, f"{_CHUNKS} where {clause} {_IN_ORDER}", *given)))
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _store(self, scope: str, source: str, pieces: Sequence[Piece], stamp: str, *, whole: bool) -> int:
+        scope, source = encodable(scope), encodable(source)
+        given = [(piece, text := encodable(piece.text), tables.digest(text)) for piece in pieces]
+        made = self._made({hash: text for _, text, hash in given})
+        with self._database.writing() as db:
+            self._keep(db, made)
+            if whole:
+                tables.delete_source(db, scope, source)
+            place = tables.source(db, scope, source, stamp)
+            known = set() if whole else tables.known(db, place)
+            new = [row for row in given if (row[2], row[0].start) not in known]
+            self._link(db, [(tables.insert(db, place, scope, *row), scope, row[2]) for row in new])
+        return len(new)
+
+    def _made(self, texts: dict[str, str]) -> dict[str, bytes]:
+        """Vectors for the texts that have none in the cache, by hash."""
+        with self._database.reading() as db:
+            cached = {hash for (hash,) in rows(db, _CACHED, self.embedder.id, listed(list(texts)))}
+        lacking = [hash for hash in texts if hash not in cached]
+        made: dict[str, bytes] = {}
+        for at in range(0, len(lacking), BATCH):
+            part = lacking[at : at + BATCH]
+            vectors = self.embedder.embed([texts[hash] for hash in part])
+            made.update((hash, row.astype("<f4").tobytes()) for hash, row in zip(part, vectors, strict=True))
+        return made
+
+    def _keep(self, db: apsw.Connection, made: dict[str, bytes]) -> None:
+        new = ((hash, self.embedder.id, vector) for hash, vector in made.items())
+        db.executemany("insert or replace into embedding values (?, ?, ?)", new)
+
+    def _link(self, db: apsw.Connection, chunks: Iterable[tuple[Any, ...]]) -> None:
+        """Make chunks (id, scope, hash) findable by the vectors of their texts. One that lost its vector
+        meanwhile stays as it is: `embed_pending` comes to it.
+        """
+        for id, scope, hash in chunks:
+            query = "select vector from embedding where hash = ? and embedder = ?"
+            vector: bytes | None = value(db, query, hash, self.embedder.id)
+            if vector is None:
+                continue
+            row = np.frombuffer(vector, dtype="<f4")
+            if row.any():  # a text that says nothing is near to none
+                held = signs(row[None, :])[0].tobytes() if self._kind == "bit" else vector
+                place = "vec_bit(?)" if self._kind == "bit" else "?"
+                rows(db, f"insert into vectors (id, scope, vector) values (?, ?, {place})", id, scope, held)
+            rows(db, "update chunk set embedded = 1 where id = ?", id)
+
+    def _follow(self, db: apsw.Connection) -> None:
+        """Make again what other rules or another embedder made."""
+        about = {name: text for name, text in rows(db, "select name, value from about")}  # noqa: C416
+        if about.get("terms") != str(VERSION):
+            tables.index_again(db)
+        column = f"bit[{bits(self.embedder.dimensions)}]"
+        if self._kind == "float":
+            column = f"float[{self.embedder.dimensions}] distance_metric=cosine"
+        if about.get("vectors") != f"{self.embedder.id} {column}":
+            db.execute("drop table if exists vectors")
+            db.execute(schema.vectors(column))
+            db.execute("update chunk set embedded = 0")
+        made = (("terms", str(VERSION)), ("vectors", f"{self.embedder.id} {column}"))
+        db.executemany("insert or replace into about values (?, ?)", made)
+
+
+def _chunk(row: tuple[Any, ...]) -> Chunk:
+    id, scope, source, text, first, last, hash, trust, entries, at, superseded = row
+    named = tuple(msgspec.json.decode(entries, type=list[str]))
+    return Chunk(id, scope, source, text, first, last, hash, trust, named, at, bool(superseded))
