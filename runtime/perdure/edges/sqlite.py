@@ -2,10 +2,10 @@
 
 WAL, a busy timeout, foreign keys, and `secure_delete`, so that of what was deleted no byte stays in free
 pages. Schemas are lists of SQL scripts, one per version; `user_version` counts those that ran. Texts go in
-through `context.text.characters.encodable`: SQLite takes no lone surrogates. All of it blocks: call it
-through `PluginRuntime.run_blocking`. A connection is used by one thread at a time; `Database` sees to that,
-and turns whatever SQLite says into two errors: `StorageFailed` (the disk, rights, another process:
-retryable) and `DamagedStore` (the file itself: rebuild it).
+through `storable`. All of it blocks: call it through `PluginRuntime.run_blocking`. A connection is used by
+one thread at a time; `Database` sees to that, and turns whatever SQLite says into two errors:
+`StorageFailed` (the disk, rights, another process: retryable) and `DamagedStore` (the file itself: rebuild
+it).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import apsw
 import sqlite_vec
 
+from perdure.context.text.characters import encodable
 from perdure.edges import disk
 from perdure.errors import DamagedStore, NewerState, PerdureError, StorageFailed
 
@@ -150,6 +151,11 @@ def set_aside(path: Path) -> Path:
             if (beside := Path(f"{path}{suffix}")).exists():
                 disk.rename(beside, Path(f"{kept}{suffix}"))
     return kept
+
+
+def storable(text: str) -> str:
+    """A text that SQLite takes: lone surrogates, which have no UTF-8, become U+FFFD."""
+    return encodable(text)
 
 
 def rows(db: apsw.Connection, query: str, *given: object) -> list[tuple[Any, ...]]:

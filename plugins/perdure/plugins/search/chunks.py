@@ -21,7 +21,8 @@ TOKENS, OVERLAP = 400, 80
 
 class Piece(Record):
     """A part of a source, as it is stored. `start`, `end`: its lines, from 1; `at`: when it was said, in
-    milliseconds since 1970, 0 where nobody knows; `entries`: of the session that it came from.
+    milliseconds since 1970, 0 where nobody knows; `entries`: of the session that it came from; `context`:
+    what it stands under, searched with it and never shown.
     """
 
     text: str
@@ -30,6 +31,11 @@ class Piece(Record):
     trust: Trust = "agent"
     entries: tuple[str, ...] = ()
     at: int = 0
+    context: str = ""
+
+    def searched(self) -> str:
+        """The text that is indexed."""
+        return f"{self.context}\n{self.text}" if self.context else self.text
 
 
 class _Unit(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.errors import PerdureError
 from perdure.plugins.search.terms import STOP, plain, terms
 
 Vectors: TypeAlias = NDArray[np.float32]
@@ -31,6 +32,10 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One row for a text; a text that says nothing is a row of zeros."""
         ...
+
+
+class EmbeddingFailed(PerdureError):
+    """Texts could not be turned into vectors: they are found by their words; it is tried again later."""
 
 
 class HashedNgrams:

@@ -40,6 +40,22 @@ def frequencies(db: apsw.Connection, terms: Sequence[str]) -> dict[str, int]:
     return {term: count for term, count in rows(db, query, listed(terms))}  # noqa: C416
 
 
+def like(db: apsw.Connection, term: str, letters: int) -> list[str]:
+    """At most four terms of the index that share their first letters, as many as there are, with `term`."""
+    query = "select term from terms where term >= ? and term < ? order by term limit 200"
+    begin = term[:letters]
+    found = [each for (each,) in rows(db, query, begin, f"{begin}\U0010ffff")]
+    near = ((_shared(term, each), -len(each), each) for each in found)
+    best = sorted(near, key=lambda each: (-each[0], -each[1], each[2]))
+    return [each for shared, _, each in best if 3 * shared >= 2 * min(len(term), len(each))][:4]
+
+
+def _shared(one: str, other: str) -> int:
+    return next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
 def telling(counts: dict[str, int], terms: Sequence[str]) -> list[str]:
     """The terms to look up: the rarest first, as long as together they occur at most `POSTINGS` times."""
     chosen: list[str] = []

@@ -11,7 +11,8 @@ MIGRATIONS = (
     ) strict;
     create table chunk (
         id integer primary key, source integer not null references source on delete cascade,
-        scope text not null, text text not null, hash text not null,
+        scope text not null, text text not null, context text not null,
+        hash text not null,
         first integer not null, last integer not null, trust text not null, entries text not null,
         at integer not null, superseded integer not null default 0, embedded integer not null default 0
     ) strict;

@@ -11,6 +11,7 @@ All of it blocks, may be called from any thread, and raises `StorageFailed` or `
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import log2
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -18,9 +19,8 @@ import apsw
 import msgspec
 import numpy as np
 
-from perdure.context.text.characters import encodable
 from perdure.contracts import Trust
-from perdure.edges.sqlite import Database, rows, value
+from perdure.edges.sqlite import Database, rows, storable, value
 from perdure.plugins.search import lookup, schema, tables
 from perdure.plugins.search.chunks import Piece
 from perdure.plugins.search.embedding import Embedder, HashedNgrams, Vectors
@@ -36,12 +36,16 @@ CANDIDATES = 64
 """How many chunks that are near by their signs are compared exactly, at least."""
 BATCH = 256
 """How many chunks are embedded in one call."""
+BETWEEN = 0.2
+"""What a pair of characters counts for that no text has."""
 MOST = 1_000
 """How many chunks any question is answered with, at most."""
 
 
 class Chunk(Record):
-    """A piece as it is stored. `hash`: SHA-256 of the text; `superseded`: something newer says otherwise."""
+    """A piece as it is stored. `hash`: SHA-256 of what is searched; `superseded`: something newer says
+    otherwise.
+    """
 
     id: int
     scope: str
@@ -53,12 +57,17 @@ class Chunk(Record):
     trust: Trust = "agent"
     entries: tuple[str, ...] = ()
     at: int = 0
+    context: str = ""
     superseded: bool = False
+
+    def searched(self) -> str:
+        """The text that is indexed."""
+        return Piece(self.text, context=self.context).searched()
 
 
 _THESE = "in (select value from json_each(?))"
 _CHUNKS = """
-select chunk.id, chunk.scope, name, text, first, last, hash, trust, entries, at, superseded
+select chunk.id, chunk.scope, name, text, first, last, hash, trust, entries, at, context, superseded
 from chunk join source on source.id = chunk.source
 """
 _IN_ORDER = "order by name, first, chunk.id"
@@ -70,7 +79,7 @@ _VECTORS = f"""
 select chunk.id, vector from chunk join embedding using (hash) where embedder = ? and chunk.id {_THESE}
 """
 _CACHED = f"select hash from embedding where embedder = ? and hash {_THESE}"
-_BARE = "select id, scope, text, hash from chunk where not embedded order by id limit ?"
+_BARE = "select id, scope, text, context, hash from chunk where not embedded order by id limit ?"
 _STILL_BARE = f"select id, scope, hash from chunk where not embedded and id {_THESE}"
 
 
@@ -103,7 +112,7 @@ class Store:
     def delete(self, scope: str, *sources: str) -> int:
         """Forget sources; how many chunks went."""
         with self._database.writing() as db:
-            return sum(tables.delete_source(db, encodable(scope), encodable(each)) for each in sources)
+            return sum(tables.delete_source(db, storable(scope), storable(each)) for each in sources)
 
     def drop(self, scope: str) -> int:
         """Forget a whole scope; how many chunks went."""
@@ -113,14 +122,14 @@ class Store:
         """Forget single chunks; how many went."""
         with self._database.writing() as db:
             query = f"select id from chunk where scope = ? and id {_THESE}"
-            found = [id for (id,) in rows(db, query, encodable(scope), listed(list(ids)))]
+            found = [id for (id,) in rows(db, query, storable(scope), listed(list(ids)))]
             tables.delete(db, found)
             return len(found)
 
     def supersede(self, scope: str, ids: Iterable[int]) -> None:
         """Exactly these chunks of the scope are superseded."""
         with self._database.writing() as db:
-            rows(db, _SUPERSEDE, encodable(scope), listed(list(ids)))
+            rows(db, _SUPERSEDE, storable(scope), listed(list(ids)))
 
     def scrub(self) -> None:
         """No byte of what was deleted stays, in no index and no cache. Costs a copy of the file."""
@@ -139,30 +148,30 @@ class Store:
     def stamps(self, scope: str) -> dict[str, str]:
         """The sources of a scope, each with the stamp of its last change."""
         with self._database.reading() as db:
-            found = rows(db, "select name, stamp from source where scope = ?", encodable(scope))
+            found = rows(db, "select name, stamp from source where scope = ?", storable(scope))
         return {name: stamp for name, stamp in found}  # noqa: C416
 
     def chunks(self, scope: str, ids: Iterable[int] | None = None) -> tuple[Chunk, ...]:
         """Chunks of the scope, by source and line: all, or those of these ids."""
         if ids is None:
-            return self._chunks("chunk.scope = ?", encodable(scope))
-        return self._chunks(f"chunk.scope = ? and chunk.id {_THESE}", encodable(scope), listed(list(ids)))
+            return self._chunks("chunk.scope = ?", storable(scope))
+        return self._chunks(f"chunk.scope = ? and chunk.id {_THESE}", storable(scope), listed(list(ids)))
 
     def of_source(self, scope: str, source: str) -> tuple[Chunk, ...]:
         """The chunks of one source, by line."""
-        return self._chunks("chunk.scope = ? and name = ?", encodable(scope), encodable(source))
+        return self._chunks("chunk.scope = ? and name = ?", storable(scope), storable(source))
 
     def keyword(self, scope: str, asked: Sequence[str], limit: int) -> Scored:
         """Chunks that hold terms (of `terms.asked`), by BM25, best first."""
         with self._database.reading() as db:
             wanted = lookup.telling(lookup.frequencies(db, asked[:MOST]), asked)
             begun = [term for term in asked if lookup.is_begun(term) and term not in wanted]
-            return lookup.by_terms(db, encodable(scope), [*wanted, *begun[: lookup.TERMS]], min(limit, MOST))
+            return lookup.by_terms(db, storable(scope), [*wanted, *begun[: lookup.TERMS]], min(limit, MOST))
 
     def containing(self, scope: str, parts: Sequence[str], limit: int) -> Scored:
         """Chunks whose text holds parts as they stand, case aside, best first."""
         with self._database.reading() as db:
-            return lookup.by_part(db, encodable(scope), [encodable(part) for part in parts], min(limit, MOST))
+            return lookup.by_part(db, storable(scope), [storable(part) for part in parts], min(limit, MOST))
 
     def nearest(self, scope: str, text: str, limit: int) -> Scored:
         """Chunks by the cosine of their vector with that of `text`, best first; only what is above 0."""
@@ -170,7 +179,7 @@ class Store:
         if not asked.any():
             return []
         self.embed_pending(BATCH)
-        scope, limit = encodable(scope), min(limit, MOST)
+        scope, limit = storable(scope), min(limit, MOST)
         with self._database.reading() as db:
             if self._kind == "float":
                 scored = lookup.by_vector(db, scope, asked[0], limit)
@@ -178,6 +187,31 @@ class Store:
                 near = lookup.by_signs(db, scope, signs(asked)[0].tobytes(), max(limit, CANDIDATES))
                 scored = lookup.rescored(db, near, asked[0], self.embedder.id)
             return lookup.in_order(db, [(id, score) for id, score in scored if score > 0], limit)
+
+    def weights(self, asked: Sequence[str]) -> dict[str, float]:
+        """How much each term tells, 0 … 1: the rarer, the more. What no chunk has weighs most if it is a word;
+        a pair of characters is then no word, but the end of one and the beginning of the next.
+        """
+        with self._database.reading() as db:
+            counts = lookup.frequencies(db, asked[:MOST])
+            total: int = value(db, "select max(count(*), 1) from chunk")
+        top = log2(1 + total)
+        by_term = {term: log2(1 + total / (counts.get(term, 0) + 0.5)) / (top + 1) for term in asked}
+        return {
+            term: round(weight if term in counts or term.isascii() else weight * BETWEEN, 6)
+            for term, weight in by_term.items()
+        }
+
+    def lacking(self, asked: Sequence[str]) -> list[str]:
+        """The terms that no chunk holds."""
+        with self._database.reading() as db:
+            counts = lookup.frequencies(db, asked[:MOST])
+        return [term for term in asked if term not in counts]
+
+    def forms(self, terms: Sequence[str], letters: int) -> dict[str, list[str]]:
+        """For each term, terms of the index that begin with the same letters, the nearest first."""
+        with self._database.reading() as db:
+            return {term: lookup.like(db, term, letters) for term in terms[: lookup.TERMS]}
 
     def vectors(self, ids: Iterable[int]) -> dict[int, Vectors]:
         """The vectors of chunks, those that have one."""
@@ -196,7 +230,9 @@ class Store:
         with self._database.reading() as db:
             found = rows(db, _BARE, most)
         if found:
-            made = self._made({hash: text for _, _, text, hash in found})
+            made = self._made(
+                {hash: Piece(text, context=context).searched() for _, _, text, context, hash in found}
+            )
             with self._database.writing() as db:
                 self._keep(db, made)
                 self._link(db, rows(db, _STILL_BARE, listed([row[0] for row in found])))
@@ -209,8 +245,8 @@ class Store:
     # --- inside -----------------------------------------------------------------------------------
 
     def _store(self, scope: str, source: str, pieces: Sequence[Piece], stamp: str, *, whole: bool) -> int:
-        scope, source = encodable(scope), encodable(source)
-        given = [(piece, text := encodable(piece.text), tables.digest(text)) for piece in pieces]
+        scope, source = storable(scope), storable(source)
+        given = [(piece, text := storable(piece.searched()), tables.digest(text)) for piece in pieces]
         made = self._made({hash: text for _, text, hash in given})
         with self._database.writing() as db:
             self._keep(db, made)
@@ -271,6 +307,6 @@ class Store:
 
 
 def _chunk(row: tuple[Any, ...]) -> Chunk:
-    id, scope, source, text, first, last, hash, trust, entries, at, superseded = row
+    id, scope, source, text, first, last, hash, trust, entries, at, context, superseded = row
     named = tuple(msgspec.json.decode(entries, type=list[str]))
-    return Chunk(id, scope, source, text, first, last, hash, trust, named, at, bool(superseded))
+    return Chunk(id, scope, source, text, first, last, hash, trust, named, at, context, bool(superseded))

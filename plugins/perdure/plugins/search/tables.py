@@ -7,8 +7,7 @@ from hashlib import sha256
 
 import apsw
 
-from perdure.context.text.characters import encodable
-from perdure.edges.sqlite import rows, value
+from perdure.edges.sqlite import rows, storable, value
 from perdure.plugins.search.chunks import Piece
 from perdure.plugins.search.lookup import listed
 from perdure.plugins.search.terms import terms
@@ -16,7 +15,7 @@ from perdure.plugins.search.terms import terms
 
 def digest(text: str) -> str:
     """The hash by which the same text is known."""
-    return sha256(encodable(text).encode()).hexdigest()
+    return sha256(storable(text).encode()).hexdigest()
 
 
 def source(db: apsw.Connection, scope: str, name: str, stamp: str) -> int:
@@ -36,16 +35,17 @@ def known(db: apsw.Connection, source: int) -> set[tuple[str, int]]:
     }
 
 
-def insert(db: apsw.Connection, source: int, scope: str, piece: Piece, text: str, hash: str) -> int:
+def insert(db: apsw.Connection, source: int, scope: str, piece: Piece, searched: str, hash: str) -> int:
     """A chunk with its terms and trigrams; its id."""
     query = (
-        "insert into chunk (source, scope, text, hash, first, last, trust, entries, at) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?) returning id"
+        "insert into chunk (source, scope, text, context, hash, first, last, trust, entries, at) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id"
     )
-    entries = listed([encodable(entry) for entry in piece.entries])
+    text, context = storable(piece.text), storable(piece.context)
+    entries = listed([storable(entry) for entry in piece.entries])
     more = (piece.start, piece.end, piece.trust, entries, piece.at)
-    id: int = value(db, query, source, scope, text, hash, *more)
-    _index(db, id, text)
+    id: int = value(db, query, source, scope, text, context, hash, *more)
+    _index(db, id, searched)
     return id
 
 
@@ -53,8 +53,8 @@ def index_again(db: apsw.Connection) -> None:
     """Make terms and trigrams of all chunks anew."""
     for table in ("words", "trigrams"):
         db.execute(f"insert into {table} ({table}) values ('delete-all')")
-    for id, text in rows(db, "select id, text from chunk order by id"):
-        _index(db, id, text)
+    for id, text, context in rows(db, "select id, text, context from chunk order by id"):
+        _index(db, id, Piece(text, context=context).searched())
 
 
 def _index(db: apsw.Connection, id: int, text: str) -> None:
