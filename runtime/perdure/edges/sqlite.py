@@ -168,6 +168,16 @@ def value(db: apsw.Connection, query: str, *given: object) -> Any:
     return db.execute(query, given).get
 
 
+def discard(path: Path) -> None:
+    """Delete a database of which nothing is lost: one that is made again from what it was made of.
+
+    Nobody may have it open. Raises `StorageFailed`.
+    """
+    with failures(path):
+        for suffix in ("", "-wal", "-shm"):
+            disk.unlink(f"{path}{suffix}", missing_ok=True)
+
+
 def close(db: apsw.Connection) -> None:
     """Close a connection. What was committed is stored, or in the log beside the file."""
     with suppress(apsw.Error):

@@ -22,7 +22,8 @@ TOKENS, OVERLAP = 400, 80
 class Piece(Record):
     """A part of a source, as it is stored. `start`, `end`: its lines, from 1; `at`: when it was said, in
     milliseconds since 1970, 0 where nobody knows; `entries`: of the session that it came from; `context`:
-    what it stands under, searched with it and never shown.
+    what it stands under, searched with it and never shown; `states`: what it says about what, as pairs of a
+    subject and a text that only its owner reads (see `Store.stated`).
     """
 
     text: str
@@ -32,6 +33,7 @@ class Piece(Record):
     entries: tuple[str, ...] = ()
     at: int = 0
     context: str = ""
+    states: tuple[tuple[str, str], ...] = ()
 
     def searched(self) -> str:
         """The text that is indexed."""

@@ -19,6 +19,11 @@ MIGRATIONS = (
     create index chunk_source on chunk (source);
     create index chunk_hash on chunk (hash);
     create index chunk_bare on chunk (id) where not embedded;
+    create table statement (
+        chunk integer not null references chunk on delete cascade, subject text not null, said text not null
+    ) strict;
+    create index statement_chunk on statement (chunk);
+    create index statement_subject on statement (subject);
     create table embedding (
         hash text not null, embedder text not null, vector blob not null,
         primary key (hash, embedder)

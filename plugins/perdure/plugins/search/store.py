@@ -65,6 +65,29 @@ class Chunk(Record):
         return Piece(self.text, context=self.context).searched()
 
 
+class Statement(Record):
+    """What one chunk says about one thing, and where and when it stands."""
+
+    subject: str
+    said: str
+    chunk: int
+    trust: Trust
+    at: int
+    source: str
+    start: int
+
+
+_STATED = """
+select subject, said, chunk.id, trust, at, name, first from statement
+join chunk on chunk.id = statement.chunk join source on source.id = chunk.source
+where chunk.scope = ? {} order by at, name, first, chunk.id, statement.rowid
+"""
+_RIVALS = """
+and subject in (
+    select subject from statement join chunk as other on other.id = statement.chunk
+    where other.scope = ? group by subject having count(*) > 1
+)
+"""
 _THESE = "in (select value from json_each(?))"
 _CHUNKS = """
 select chunk.id, chunk.scope, name, text, first, last, hash, trust, entries, at, context, superseded
@@ -189,7 +212,7 @@ class Store:
             return lookup.in_order(db, [(id, score) for id, score in scored if score > 0], limit)
 
     def weights(self, asked: Sequence[str]) -> dict[str, float]:
-        """How much each term tells, 0 … 1: the rarer, the more. What no chunk has weighs most if it is a word;
+        """How much each term tells, 0 … 1: the rarer, the more. What no chunk has weighs most as a word;
         a pair of characters is then no word, but the end of one and the beginning of the next.
         """
         with self._database.reading() as db:
@@ -201,6 +224,21 @@ class Store:
             term: round(weight if term in counts or term.isascii() else weight * BETWEEN, 6)
             for term, weight in by_term.items()
         }
+
+    def stated(self, scope: str, subject: str | None = None) -> tuple[Statement, ...]:
+        """What chunks of the scope state about `subject`, oldest first; `None`: about every subject that is
+        spoken of more than once.
+        """
+        clause, key = (_RIVALS, scope) if subject is None else ("and subject = ?", subject)
+        with self._database.reading() as db:
+            found = rows(db, _STATED.format(clause), storable(scope), storable(key))
+        return tuple(Statement(*row) for row in found)
+
+    def statements(self, ids: Iterable[int]) -> dict[int, int]:
+        """How many things chunks state."""
+        query = f"select chunk, count(*) from statement where chunk {_THESE} group by chunk"
+        with self._database.reading() as db:
+            return {id: count for id, count in rows(db, query, listed(list(ids)))}  # noqa: C416
 
     def lacking(self, asked: Sequence[str]) -> list[str]:
         """The terms that no chunk holds."""
@@ -223,6 +261,12 @@ class Store:
         """How many chunks have no vector of this embedder yet."""
         with self._database.reading() as db:
             count: int = value(db, "select count(*) from chunk where not embedded")
+        return count
+
+    def cached(self) -> int:
+        """How many vectors are kept."""
+        with self._database.reading() as db:
+            count: int = value(db, "select count(*) from embedding")
         return count
 
     def embed_pending(self, most: int) -> int:

@@ -45,6 +45,8 @@ def insert(db: apsw.Connection, source: int, scope: str, piece: Piece, searched:
     entries = listed([storable(entry) for entry in piece.entries])
     more = (piece.start, piece.end, piece.trust, entries, piece.at)
     id: int = value(db, query, source, scope, text, context, hash, *more)
+    said = ((id, storable(subject), storable(text)) for subject, text in piece.states)
+    db.executemany("insert into statement values (?, ?, ?)", said)
     _index(db, id, searched)
     return id
 
