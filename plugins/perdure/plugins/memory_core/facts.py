@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.plugins.search.terms import STOP, asked
+from perdure.plugins.search.terms import STOP, asked, terms
 from perdure.records import Record
 
 
@@ -155,14 +155,14 @@ def _made(found: re.Match[str], sentence: str, under: str, *, news: bool) -> Fac
     change = news or named.get("new") is not None or _NOW.search(sentence) is not None
     said = _TAIL.split((named.get("new") or named.get("v") or "").strip())[0].strip()
     parts = _subject(named["s"], "") if named.get("s") else _subject(named["key"] or "", under)
-    value = tuple(asked(said))
+    value = tuple(dict.fromkeys(terms(said)))
     if not parts or len(parts) > 8 or not value:
         return None
     if relation := _relation(named, found[0], parts):
         parts = (*parts, relation)
     kind = _kind(said)
     firm = len(parts) > 1 or kind == "number" or (not parts[0].isascii() and len(parts[0]) > 3)
-    negated, was = _NOT.search(sentence) is not None, tuple(asked(named.get("was") or ""))
+    negated, was = _NOT.search(sentence) is not None, tuple(dict.fromkeys(terms(named.get("was") or "")))
     return Fact(" ".join(parts), value, kind, firm, change, negated, was)
 
 
@@ -172,10 +172,10 @@ def _subject(said: str, under: str) -> tuple[str, ...]:
     if not said.isascii() and (_HAN.search(said) or _KANA.search(said)):
         bare = _FILLER.sub("", said)
         return (bare.casefold(),) if 1 < len(bare) <= 40 else ()
-    terms = {term for term in asked(said) if term not in STOP and term not in _WORDS}
-    if len(terms) == 1 and under.isascii():  # "port: 5432" below "## Database"
-        terms |= {term for term in asked(under) if term not in STOP}
-    return tuple(sorted(terms))
+    telling = {term for term in asked(said) if term not in STOP and term not in _WORDS}
+    if len(telling) == 1 and under.isascii():  # "port: 5432" below "## Database"
+        telling |= {term for term in asked(under) if term not in STOP}
+    return tuple(sorted(telling))
 
 
 def _relation(named: dict[str, Any], sentence: str, subject: tuple[str, ...]) -> str:

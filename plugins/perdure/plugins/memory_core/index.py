@@ -62,6 +62,10 @@ class Index:
     def search(self, workspace: Path, query: str, stages: Stages, now_ms: int) -> Answer:
         """What the notes say about `query`, as they are now."""
         self.sync(workspace, now_ms)
+        return self.found(workspace, query, stages, now_ms)
+
+    def found(self, workspace: Path, query: str, stages: Stages, now_ms: int) -> Answer:
+        """What the index says, as it was when it last followed the notes."""
         return self._searcher.search(scope_of(workspace), query, stages, now_ms, evergreen)
 
     def sizes(self, workspace: Path) -> tuple[int, int]:

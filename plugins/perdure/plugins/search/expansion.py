@@ -27,8 +27,10 @@ team group | test check verify | timeout wait deadline | train flight journey | 
 会議 ミーティング 打ち合わせ | 好き 好物 お気に入り | ペット 猫 犬 | 設定 コンフィグ | 予算 費用 価格
 医者 歯医者 | 締め切り 期限 締切
 """
-PREFIX = 4
-"""Letters that two words must share to be taken for forms of one."""
+PREFIX = 3
+"""Letters that two words must share to be taken for forms of one, or one misspelt."""
+FORMS = 4
+"""How many forms of one term are looked for."""
 
 
 def groups(lines: Iterable[str] = _ALIKE.strip().splitlines()) -> dict[str, frozenset[str]]:
@@ -56,6 +58,37 @@ def expanded(
     return more
 
 
-def lacks_forms(term: str) -> bool:
-    """Whether a term is a word whose other forms may be in the index."""
+def has_forms(term: str) -> bool:
+    """Whether a term is a word that may stand in the index in another form, or spelt rightly."""
     return len(term) > PREFIX and term.isascii() and term.isalpha()
+
+
+def forms(term: str, known: Iterable[str]) -> list[str]:
+    """Of the terms `known`, those that are forms of `term` (two thirds of the shorter one are the same
+    beginning), or near in spelling; the nearest first.
+    """
+    near = [(_edits(term, other), other) for other in known if abs(len(other) - len(term)) <= 8]
+    most = 1 if len(term) < 6 else 2
+    kept = [(edits, other) for edits, other in near if edits <= most or _begins(term, other)]
+    return [other for _, other in sorted(kept)][:FORMS]
+
+
+def _begins(one: str, other: str) -> bool:
+    shared = next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    return 3 * shared >= 2 * min(len(one), len(other)) and shared > PREFIX
+
+
+def _edits(one: str, other: str) -> int:
+    """Letters put in, left out, changed, or swapped with their neighbour (optimal string alignment)."""
+    before, last = list[int](), list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
+                best = min(best, before[j - 2] + 1)
+            row.append(best)
+        before, last = last, row
+    return last[-1]

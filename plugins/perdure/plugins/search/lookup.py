@@ -12,10 +12,10 @@ import apsw
 import msgspec
 import numpy as np
 
-from perdure.edges.sqlite import rows
+from perdure.edges.sqlite import rows, value
 from perdure.plugins.search.embedding import Vectors
 
-POSTINGS = 20_000
+POSTINGS = 10_000
 """How many occurrences a query by terms looks through at most: the frequent terms of it are left out."""
 TERMS = 48
 """Terms of a query that are looked up; the rarest, where it has more."""
@@ -24,7 +24,7 @@ _BY_FTS = """
 select chunk.id, -bm25({0}) as score from {0} join chunk on chunk.id = {0}.rowid
 where {0} match ? and chunk.scope = ? order by score desc, chunk.id limit ?
 """
-_BY_TERMS, _BY_TRIGRAMS = _BY_FTS.format("words"), _BY_FTS.format("trigrams")
+_ALONE = "select rowid, -rank from {0} where {0} match ? order by rank, rowid limit ?"
 _BY_LIKE = """
 select chunk.id, sum(1.0) as score from json_each(?) as part join chunk
     on chunk.scope = ? and instr(lower(chunk.text), part.value) > 0
@@ -40,20 +40,10 @@ def frequencies(db: apsw.Connection, terms: Sequence[str]) -> dict[str, int]:
     return {term: count for term, count in rows(db, query, listed(terms))}  # noqa: C416
 
 
-def like(db: apsw.Connection, term: str, letters: int) -> list[str]:
-    """At most four terms of the index that share their first letters, as many as there are, with `term`."""
-    query = "select term from terms where term >= ? and term < ? order by term limit 200"
-    begin = term[:letters]
-    found = [each for (each,) in rows(db, query, begin, f"{begin}\U0010ffff")]
-    near = ((_shared(term, each), -len(each), each) for each in found)
-    best = sorted(near, key=lambda each: (-each[0], -each[1], each[2]))
-    return [each for shared, _, each in best if 3 * shared >= 2 * min(len(term), len(each))][:4]
-
-
-def _shared(one: str, other: str) -> int:
-    return next(
-        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
+def beginning(db: apsw.Connection, letters: str, most: int) -> list[str]:
+    """Terms of the index that begin with these letters."""
+    query = "select term from terms where term >= ? and term < ? order by term limit ?"
+    return [term for (term,) in rows(db, query, letters, f"{letters}\U0010ffff", most)]
 
 
 def telling(counts: dict[str, int], terms: Sequence[str]) -> list[str]:
@@ -78,7 +68,7 @@ def by_terms(db: apsw.Connection, scope: str, terms: Sequence[str], limit: int) 
     if not terms:
         return []
     match = " OR ".join(f'"{term}"*' if is_begun(term) else f'"{term}"' for term in terms)
-    return _scored(db, _BY_TERMS, match, scope, limit)
+    return _by_rank(db, "words", match, scope, limit)
 
 
 def by_part(db: apsw.Connection, scope: str, parts: Sequence[str], limit: int) -> Scored:
@@ -88,15 +78,18 @@ def by_part(db: apsw.Connection, scope: str, parts: Sequence[str], limit: int) -
     long = [part for part in parts if len(part) >= 3]
     if long:
         match = " OR ".join('"' + part.replace('"', '""') + '"' for part in long)
-        return _scored(db, _BY_TRIGRAMS, match, scope, limit)
+        return _by_rank(db, "trigrams", match, scope, limit)
     short = [part.lower() for part in parts if part]
     return _scored(db, _BY_LIKE, listed(short), scope, limit) if short else []
 
 
-def by_signs(db: apsw.Connection, scope: str, asked: bytes, limit: int) -> list[int]:
-    """Candidates by the number of bits that differ."""
-    query = "select id from vectors where vector match vec_bit(?) and k = ? and scope = ? order by distance"
-    return [id for (id,) in rows(db, query, asked, limit, scope)]
+def by_signs(db: apsw.Connection, scope: str, asked: bytes, limit: int) -> list[tuple[int, int]]:
+    """Candidates by the number of bits that differ: ids of chunks and of their embeddings."""
+    query = (
+        "select id, embedding from vectors where vector match vec_bit(?) and k = ? and scope = ? "
+        "order by distance"
+    )
+    return [(id, embedding) for id, embedding in rows(db, query, asked, limit, scope)]
 
 
 def by_vector(db: apsw.Connection, scope: str, asked: Vectors, limit: int) -> Scored:
@@ -105,18 +98,16 @@ def by_vector(db: apsw.Connection, scope: str, asked: Vectors, limit: int) -> Sc
     return [(id, round(score, 6)) for id, score in rows(db, query, asked.tobytes(), limit, scope)]
 
 
-def rescored(db: apsw.Connection, ids: Sequence[int], asked: Vectors, embedder: str) -> Scored:
-    """The cosine of each chunk's own vector with `asked`, exactly."""
-    query = (
-        "select chunk.id, vector from json_each(?) as wanted join chunk on chunk.id = wanted.value "
-        "join embedding on embedding.hash = chunk.hash and embedding.embedder = ?"
-    )
-    found = rows(db, query, listed(ids), embedder)
+def rescored(db: apsw.Connection, near: Sequence[tuple[int, int]], asked: Vectors) -> Scored:
+    """The cosine of each chunk's own vector with `asked`, exactly. `near`: as `by_signs` answers."""
+    query = "select id, vector from embedding where id in (select value from json_each(?))"
+    found = rows(db, query, listed([embedding for _, embedding in near]))
     if not found:
         return []
     vectors = np.frombuffer(b"".join(vector for _, vector in found), dtype="<f4").reshape(len(found), -1)
     scores = np.round((vectors.astype(np.float64) * asked).sum(axis=1), 6)
-    return [(id, float(score)) for (id, _), score in zip(found, scores, strict=True)]
+    by_embedding = {id: float(score) for (id, _), score in zip(found, scores, strict=True)}
+    return [(id, by_embedding[embedding]) for id, embedding in near if embedding in by_embedding]
 
 
 def in_order(db: apsw.Connection, scored: Scored, limit: int) -> Scored:
@@ -129,6 +120,13 @@ def in_order(db: apsw.Connection, scored: Scored, limit: int) -> Scored:
     places = {id: (name, first) for id, name, first in found}
     known = [each for each in scored if each[0] in places]
     return sorted(known, key=lambda each: (-each[1], places[each[0]], each[0]))[:limit]
+
+
+def _by_rank(db: apsw.Connection, table: str, match: str, scope: str, limit: int) -> Scored:
+    """By BM25. Where there is one scope only, no chunk need be looked up for it."""
+    if value(db, "select exists (select 1 from source where scope != ?)", scope):
+        return _scored(db, _BY_FTS.format(table), match, scope, limit)
+    return _scored(db, _ALONE.format(table), match, limit)
 
 
 def _scored(db: apsw.Connection, query: str, *given: object) -> Scored:

@@ -9,25 +9,25 @@ MIGRATIONS = (
         id integer primary key, scope text not null, name text not null, stamp text not null,
         unique (scope, name)
     ) strict;
+    create table embedding (
+        id integer primary key, hash text not null, embedder text not null, vector blob not null,
+        unique (hash, embedder)
+    ) strict;
     create table chunk (
         id integer primary key, source integer not null references source on delete cascade,
-        scope text not null, text text not null, context text not null,
-        hash text not null,
-        first integer not null, last integer not null, trust text not null, entries text not null,
-        at integer not null, superseded integer not null default 0, embedded integer not null default 0
+        scope text not null, embedding integer references embedding on delete set null,
+        first integer not null, last integer not null, at integer not null,
+        superseded integer not null default 0, hash text not null, trust text not null,
+        entries text not null, context text not null, text text not null
     ) strict;
     create index chunk_source on chunk (source);
     create index chunk_hash on chunk (hash);
-    create index chunk_bare on chunk (id) where not embedded;
+    create index chunk_embedding on chunk (embedding);
     create table statement (
         chunk integer not null references chunk on delete cascade, subject text not null, said text not null
     ) strict;
     create index statement_chunk on statement (chunk);
     create index statement_subject on statement (subject);
-    create table embedding (
-        hash text not null, embedder text not null, vector blob not null,
-        primary key (hash, embedder)
-    ) strict, without rowid;
     create virtual table words using fts5 (
         terms, content = '', contentless_delete = 1, tokenize = "ascii"
     );
@@ -40,8 +40,8 @@ MIGRATIONS = (
 
 
 def vectors(column: str) -> str:
-    """The table of vectors, in small blocks: each scope has its own; one of 256-bit signs takes 10 kB."""
+    """The table of vectors, in small blocks: each scope has its own; one of 1,024-bit signs takes 70 kB."""
     return (
-        "create virtual table vectors using vec0 "
-        f"(id integer primary key, scope text partition key, vector {column}, chunk_size=256)"
+        "create virtual table vectors using vec0 (id integer primary key, scope text partition key, "
+        f"vector {column}, +embedding integer, chunk_size=512)"
     )

@@ -69,7 +69,7 @@ class Searcher:
         lists, trouble = self._lists(scope, question, stages)
         fused = fuse(lists, k=stages.k, by_rank=stages.fusion)
         cosines = dict(lists["vector"][1]) if "vector" in lists else {}
-        best = sorted(fused, key=lambda id: (-fused[id][0], id))[: 2 * stages.candidates]
+        best = sorted(fused, key=lambda id: (-fused[id][0], id))[: stages.candidates + 8]
         found = ordered(
             self._found(chunk, question, fused[chunk.id], cosines.get(chunk.id, 0.0), stages)
             for chunk in self.store.chunks(scope, best)
@@ -81,9 +81,14 @@ class Searcher:
         own = tuple(asked(text))
         more: Mapping[str, str] = {}
         if stages.expansion:
-            lacking = [term for term in self.store.lacking(own) if expansion.lacks_forms(term)]
-            more = expansion.expanded(own, self._alike, self.store.forms(lacking, expansion.PREFIX))
+            more = expansion.expanded(own, self._alike, self._forms(own))
         return Asked(text, own, self.store.weights(own), more)
+
+    def _forms(self, own: tuple[str, ...]) -> dict[str, list[str]]:
+        lacking = [term for term in self.store.lacking(own) if expansion.has_forms(term)][:16]
+        return {
+            term: expansion.forms(term, self.store.beginning(term[: expansion.PREFIX])) for term in lacking
+        }
 
     def _lists(
         self, scope: str, question: Asked, stages: Stages
@@ -111,7 +116,8 @@ class Searcher:
         share = covered(question, held)
         bears = share
         if stages.vector:
-            bears = max(0.0, cosine) if not stages.keyword else 0.6 * share + 0.4 * max(0.0, cosine)
+            alike = max(0.0, cosine)
+            bears = max(0.7 * alike, 0.6 * share + 0.4 * alike) if stages.keyword else alike
         score, told = fused
         return Found(chunk, score, round(bears, 6), cosine, held, why=(("fusion", told),))
 

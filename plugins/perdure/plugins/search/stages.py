@@ -6,7 +6,7 @@
 | vector | chunks by the cosine of their vectors | none |
 | fusion | one order from all lists: reciprocal ranks, weight / (k + rank) | the best single score |
 | relevance | drops what bears too little on the query | all stay |
-| decay | halves the score with each half-life of age; what is superseded counts half | no clock |
+| decay | halves the score with each half-life, down to `floor`; what is superseded counts half | no clock |
 | diversity | MMR: what says the same as a better one comes later, and equal texts once | all stay |
 | rerank | orders the best by what the whole text says: coverage, neighbourhood, cosine | fused order |
 | limit | so many results, so many characters | all candidates |
@@ -46,6 +46,7 @@ class Stages(Record):
     expanded: float = 0.5
     least: float = 0.15
     half_life_days: float = 30.0
+    floor: float = 0.7
     superseded: float = 0.5
     balance: float = 0.7
     most: int = 6
@@ -132,7 +133,7 @@ def decayed(
 
 def _aged(found: Found, stages: Stages, now_ms: int, evergreen: bool) -> Found:
     days = max(0, now_ms - found.chunk.at) / 86_400_000 if found.chunk.at and not evergreen else 0.0
-    factor = float(0.5 ** (days / stages.half_life_days))
+    factor = max(stages.floor, float(0.5 ** (days / stages.half_life_days)))
     told = f"{days:.0f} days" if days else "evergreen"
     if found.chunk.superseded:
         factor, told = factor * stages.superseded, f"{told}, superseded"
@@ -143,7 +144,7 @@ def _aged(found: Found, stages: Stages, now_ms: int, evergreen: bool) -> Found:
 def diverse(found: Sequence[Found], stages: Stages, most: int) -> tuple[Found, ...]:
     """The best `most` by maximal marginal relevance: score against likeness (Jaccard of terms) to one chosen.
 
-    Equal texts count once: the first of them.
+    What is like a better one keeps that much less of its score. Equal texts count once: the first of them.
     """
     first: dict[str, Found] = {}
     for each in found:
@@ -151,16 +152,25 @@ def diverse(found: Sequence[Found], stages: Stages, most: int) -> tuple[Found, .
     left, chosen = list(first.values()), list[Found]()
     like = dict.fromkeys(first, 0.0)
     while left and len(chosen) < most:
-        best = max(left, key=lambda each: _marginal(each, like[each.chunk.hash], stages.balance))
+        best = max(left, key=lambda each: _kept(like[each.chunk.hash], stages) * each.score)
         left.remove(best)
-        chosen.append(best.told("diversity", f"likeness {like[best.chunk.hash]:.2f}"))
+        chosen.append(_marked(best, like[best.chunk.hash], stages))
         for each in left:
             like[each.chunk.hash] = max(like[each.chunk.hash], _jaccard(each.terms, best.terms))
     return tuple(chosen)
 
 
-def _marginal(found: Found, like: float, balance: float) -> float:
-    return round(balance * found.score - (1 - balance) * like, 9)
+def _kept(like: float, stages: Stages) -> float:
+    """MMR in proportion, so that it means the same for every size of scores: at λ = 0.7 a text that says
+    the same words as a better one keeps 0.57 of its score.
+    """
+    return 1 - (1 - stages.balance) / stages.balance * like
+
+
+def _marked(found: Found, like: float, stages: Stages) -> Found:
+    kept = round(_kept(like, stages), 6)
+    told = f"likeness {like:.2f}: x {kept:.2f}"
+    return found.told("diversity", told, score=found.score * kept, factor=found.factor * kept)
 
 
 def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:

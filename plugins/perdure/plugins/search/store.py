@@ -32,8 +32,9 @@ from perdure.records import Record
 Kind: TypeAlias = Literal["bit", "float"]
 """Vectors by their signs, the nearest then compared exactly; or every one exactly."""
 
-CANDIDATES = 64
-"""How many chunks that are near by their signs are compared exactly, at least."""
+CANDIDATES, SCANNED = 64, 3_200_000
+"""How many chunks that are near by their signs are compared exactly, at least; more, where there are so few
+chunks that both together stay below `SCANNED`: it is their product that costs time."""
 BATCH = 256
 """How many chunks are embedded in one call."""
 BETWEEN = 0.2
@@ -99,11 +100,14 @@ update chunk set superseded = not superseded
 where scope = ? and superseded != (id in (select value from json_each(?)))
 """
 _VECTORS = f"""
-select chunk.id, vector from chunk join embedding using (hash) where embedder = ? and chunk.id {_THESE}
+select chunk.id, vector from chunk join embedding on embedding.id = chunk.embedding where chunk.id {_THESE}
 """
 _CACHED = f"select hash from embedding where embedder = ? and hash {_THESE}"
-_BARE = "select id, scope, text, context, hash from chunk where not embedded order by id limit ?"
-_STILL_BARE = f"select id, scope, hash from chunk where not embedded and id {_THESE}"
+_BARE = """
+select id, scope, text, context, hash from chunk where embedding is null order by id limit ?
+"""
+_STILL_BARE = f"select id, scope, hash from chunk where embedding is null and id {_THESE}"
+_MADE = f"select hash, id, vector from embedding where embedder = ? and hash {_THESE}"
 
 
 class Store:
@@ -112,6 +116,7 @@ class Store:
     def __init__(
         self, path: Path, embedder: Embedder | None = None, *, vectors: Kind = "bit", sync: bool = True
     ) -> None:
+        self.path = path
         self.embedder: Embedder = embedder if embedder is not None else HashedNgrams()
         self._kind = vectors
         self._database = Database(path, vectors=True, migrations=schema.MIGRATIONS, sync=sync)
@@ -207,8 +212,10 @@ class Store:
             if self._kind == "float":
                 scored = lookup.by_vector(db, scope, asked[0], limit)
             else:
-                near = lookup.by_signs(db, scope, signs(asked)[0].tobytes(), max(limit, CANDIDATES))
-                scored = lookup.rescored(db, near, asked[0], self.embedder.id)
+                total: int = value(db, "select ifnull(max(id), 1) from chunk")
+                most = max(limit, CANDIDATES, min(4 * CANDIDATES, SCANNED // total))
+                near = lookup.by_signs(db, scope, signs(asked)[0].tobytes(), most)
+                scored = lookup.rescored(db, near, asked[0])
             return lookup.in_order(db, [(id, score) for id, score in scored if score > 0], limit)
 
     def weights(self, asked: Sequence[str]) -> dict[str, float]:
@@ -246,21 +253,21 @@ class Store:
             counts = lookup.frequencies(db, asked[:MOST])
         return [term for term in asked if term not in counts]
 
-    def forms(self, terms: Sequence[str], letters: int) -> dict[str, list[str]]:
-        """For each term, terms of the index that begin with the same letters, the nearest first."""
+    def beginning(self, letters: str, most: int = 500) -> list[str]:
+        """Terms of the index that begin with these letters, at most so many."""
         with self._database.reading() as db:
-            return {term: lookup.like(db, term, letters) for term in terms[: lookup.TERMS]}
+            return lookup.beginning(db, letters, most)
 
     def vectors(self, ids: Iterable[int]) -> dict[int, Vectors]:
         """The vectors of chunks, those that have one."""
         with self._database.reading() as db:
-            found = rows(db, _VECTORS, self.embedder.id, listed(list(ids)))
+            found = rows(db, _VECTORS, listed(list(ids)))
         return {id: np.frombuffer(vector, dtype="<f4") for id, vector in found}
 
     def pending(self) -> int:
         """How many chunks have no vector of this embedder yet."""
         with self._database.reading() as db:
-            count: int = value(db, "select count(*) from chunk where not embedded")
+            count: int = value(db, "select count(*) from chunk where embedding is null")
         return count
 
     def cached(self) -> int:
@@ -316,23 +323,28 @@ class Store:
 
     def _keep(self, db: apsw.Connection, made: dict[str, bytes]) -> None:
         new = ((hash, self.embedder.id, vector) for hash, vector in made.items())
-        db.executemany("insert or replace into embedding values (?, ?, ?)", new)
+        db.executemany("insert or ignore into embedding (hash, embedder, vector) values (?, ?, ?)", new)
 
-    def _link(self, db: apsw.Connection, chunks: Iterable[tuple[Any, ...]]) -> None:
-        """Make chunks (id, scope, hash) findable by the vectors of their texts. One that lost its vector
+    def _link(self, db: apsw.Connection, chunks: Sequence[tuple[Any, ...]]) -> None:
+        """Make chunks (id, scope, hash) findable by the vectors of their texts. One whose vector is gone
         meanwhile stays as it is: `embed_pending` comes to it.
         """
-        for id, scope, hash in chunks:
-            query = "select vector from embedding where hash = ? and embedder = ?"
-            vector: bytes | None = value(db, query, hash, self.embedder.id)
-            if vector is None:
-                continue
-            row = np.frombuffer(vector, dtype="<f4")
-            if row.any():  # a text that says nothing is near to none
-                held = signs(row[None, :])[0].tobytes() if self._kind == "bit" else vector
-                place = "vec_bit(?)" if self._kind == "bit" else "?"
-                rows(db, f"insert into vectors (id, scope, vector) values (?, ?, {place})", id, scope, held)
-            rows(db, "update chunk set embedded = 1 where id = ?", id)
+        wanted = list({hash for _, _, hash in chunks})
+        made = {hash: (id, vector) for hash, id, vector in rows(db, _MADE, self.embedder.id, listed(wanted))}
+        linked = [(id, scope, *made[hash]) for id, scope, hash in chunks if hash in made]
+        db.executemany("update chunk set embedding = ? where id = ?", [(each[2], each[0]) for each in linked])
+        if linked:
+            matrix = np.frombuffer(b"".join(each[3] for each in linked), "<f4").reshape(len(linked), -1)
+            held = signs(matrix) if self._kind == "bit" else matrix
+            place = "vec_bit(?)" if self._kind == "bit" else "?"
+            db.executemany(
+                f"insert into vectors (id, scope, vector, embedding) values (?, ?, {place}, ?)",
+                (
+                    (id, scope, vector.tobytes(), embedding)
+                    for (id, scope, embedding, _), vector, told in zip(linked, held, matrix, strict=True)
+                    if told.any()  # a text that says nothing is near to none
+                ),
+            )
 
     def _follow(self, db: apsw.Connection) -> None:
         """Make again what other rules or another embedder made."""
@@ -345,7 +357,7 @@ class Store:
         if about.get("vectors") != f"{self.embedder.id} {column}":
             db.execute("drop table if exists vectors")
             db.execute(schema.vectors(column))
-            db.execute("update chunk set embedded = 0")
+            db.execute("update chunk set embedding = null")
         made = (("terms", str(VERSION)), ("vectors", f"{self.embedder.id} {column}"))
         db.executemany("insert or replace into about values (?, ?)", made)
 
