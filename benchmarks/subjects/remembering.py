@@ -2,7 +2,7 @@
 
     python -m benchmarks.subjects.remembering FOLDER bit|float CHUNKS
 
-The chunks are of 12,000 made-up words that are as unequally frequent as words are, 60 to a chunk; a query is six
+The chunks are of 12,000 made-up words, as unequally frequent as words are, 60 to a chunk; a query is six
 words of one of them. The floor is one matrix product over all vectors in memory, and the ten best of it.
 """
 

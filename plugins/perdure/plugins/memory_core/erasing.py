@@ -12,6 +12,8 @@ SHORTEST = 3
 """Letters that a text must have, one less beyond ASCII: a shorter one would take half of all notes."""
 _ENDS = re.compile(r"(?<=[.!?])[ \t]+|(?<=[。！？])|\n(?![a-z])")
 """Behind a sentence; at a line's end, unless the next line only goes on with the sentence."""
+_ALONE = re.compile(r"^(?:\s{0,3}#{1,6}\s|\s*\|).*\n", re.MULTILINE)
+"""A heading and the row of a table, which no line goes on with."""
 _FENCE = re.compile(r"^\s{0,3}(?:```|~~~)", re.MULTILINE)
 _LINE = re.compile(r"\n")
 _BARE = re.compile(r"\s*(?:[-*+]|\d+[.)]|#{1,6})?\s*(?:\[[ xX]\])?\s*$")
@@ -73,7 +75,9 @@ def _gone(text: str, what: re.Pattern[str]) -> list[tuple[int, int]]:
 def _borders(text: str) -> list[int]:
     """Where a part begins that goes or stays as a whole, and the end. In code each line stands for itself."""
     fences = [found.start() for found in _FENCE.finditer(text)]
-    borders = {0, len(text), *(found.end() for found in _ENDS.finditer(text))}
+    borders = {0, len(text)}
+    for ends in (_ENDS, _ALONE):
+        borders.update(found.end() for found in ends.finditer(text))
     for start, stop in zip_longest(fences[::2], fences[1::2], fillvalue=len(text)):
         borders.update(start + found.end() for found in _LINE.finditer(text[start:stop]))
     return sorted(borders)

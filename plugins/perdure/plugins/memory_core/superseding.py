@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from itertools import groupby
+from typing import TypeAlias
 
 import msgspec
 
@@ -21,6 +22,7 @@ from perdure.plugins.search.terms import asked, terms
 LATEST = 8
 """How many of the newest statements about a subject an older one is compared with."""
 _PLACE = re.compile(r"(.+\.md)(?:#L(\d+)(?:-L(\d+))?)?$")
+_Told: TypeAlias = tuple[Statement, Fact]
 _RANK: Mapping[Trust, int] = {"untrusted": 0, "system": 1, "agent": 1, "owner": 1}
 
 
@@ -31,14 +33,23 @@ def outdated(statements: Iterable[Statement]) -> dict[int, int]:
     for _, group in groupby(by_subject, key=lambda each: each.subject):
         told = [(each, msgspec.json.decode(each.said, type=Fact)) for each in group]
         changes = [one for one in told if one[1].change and not is_evergreen(one[0].source)]
-        for at, (old, fact) in enumerate(told):
+        for at, one in enumerate(told):
             later = told[max(at + 1, len(told) - LATEST) :]
-            left = changes[-1:] if is_evergreen(old.source) else []  # nobody knows when such a line was true
-            if any(_replaces(new, old) and contradicts(now, fact) for new, now in later) or any(
-                _replaces(new, old) and set(fact.value) == set(now.was) for new, now in left
-            ):
-                past[old.chunk] = past.get(old.chunk, 0) + 1
+            left = changes[-1:] if is_evergreen(one[0].source) else []
+            if any(_outdates(each, one) for each in later) or any(_has_left(each, one) for each in left):
+                past[one[0].chunk] = past.get(one[0].chunk, 0) + 1
     return past
+
+
+def _outdates(new: _Told, old: _Told) -> bool:
+    """Whether a later statement says otherwise; one that a dated change has left behind doesn't."""
+    left = is_evergreen(new[0].source) and _has_left(old, new)
+    return not left and _replaces(new[0], old[0]) and contradicts(new[1], old[1])
+
+
+def _has_left(change: _Told, old: _Told) -> bool:
+    """Whether a change names the value of `old`, whose age nobody knows, as the one that it ended."""
+    return _replaces(change[0], old[0]) and set(old[1].value) == set(change[1].was)
 
 
 def _replaces(new: Statement, old: Statement) -> bool:

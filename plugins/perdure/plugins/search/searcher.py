@@ -20,9 +20,10 @@ from perdure.plugins.search.stages import (
     ordered,
     relevant,
     reranked,
+    terms_of,
 )
 from perdure.plugins.search.store import Chunk, Store
-from perdure.plugins.search.terms import asked, terms
+from perdure.plugins.search.terms import asked
 from perdure.records import Record
 
 LONGEST = 2_000
@@ -112,12 +113,12 @@ class Searcher:
     def _found(
         self, chunk: Chunk, question: Asked, fused: tuple[float, str], cosine: float, stages: Stages
     ) -> Found:
-        held = frozenset(terms(chunk.searched()))
+        held = terms_of(chunk.searched())
         share = covered(question, held)
         bears = share
         if stages.vector:
             alike = max(0.0, cosine)
-            bears = max(0.7 * alike, 0.6 * share + 0.4 * alike) if stages.keyword else alike
+            bears = max(0.6 * alike, 0.6 * share + 0.4 * alike) if stages.keyword else alike
         score, told = fused
         return Found(chunk, score, round(bears, 6), cosine, held, why=(("fusion", told),))
 

@@ -17,13 +17,14 @@ The stages after `vector` are pure functions of what was found. Equal scores are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from msgspec.structs import replace
 
 from perdure.plugins.search.lookup import Scored
 from perdure.plugins.search.store import Chunk
-from perdure.plugins.search.terms import terms as terms_of
+from perdure.plugins.search.terms import terms
 from perdure.records import Record
 
 
@@ -106,17 +107,17 @@ def fuse(lists: Mapping[str, tuple[float, Scored]], *, k: int, by_rank: bool) ->
     }
 
 
-def covered(asked: Asked, terms: frozenset[str]) -> float:
+def covered(asked: Asked, held: frozenset[str]) -> float:
     """Which part of the query a text holds, by the weights of its terms; one that only another stands for
     counts less.
     """
-    meant = {asked.more[term] for term in asked.more if term in terms}
-    whole = held = 0.0
+    meant = {asked.more[term] for term in asked.more if term in held}
+    whole = part = 0.0
     for term in asked.terms:
         weight = asked.weights[term]
         whole += weight
-        held += weight if term in terms else weight * STANDS_FOR if term in meant else 0.0
-    return held / whole if whole else 0.0
+        part += weight if term in held else weight * STANDS_FOR if term in meant else 0.0
+    return part / whole if whole else 0.0
 
 
 def relevant(found: Sequence[Found], stages: Stages) -> tuple[Found, ...]:
@@ -191,9 +192,20 @@ def _reread(found: Found, asked: Asked) -> Found:
     return found.told("rerank", f"bears {found.bears:.2f}, near {near:.2f}", score=round(score, 6))
 
 
-def _neighbours(terms: Sequence[str], text: str) -> float:
-    pairs = set(pairwise(terms))
-    return len(pairs & set(pairwise(terms_of(text)))) / len(pairs) if pairs else 0.0
+def _neighbours(asked: Sequence[str], text: str) -> float:
+    pairs = set(pairwise(asked))
+    return len(pairs & _pairs_of(text)) / len(pairs) if pairs else 0.0
+
+
+@lru_cache(maxsize=500)
+def terms_of(text: str) -> frozenset[str]:
+    """The different terms of a text; of those seen last they are kept."""
+    return frozenset(terms(text))
+
+
+@lru_cache(maxsize=500)
+def _pairs_of(text: str) -> frozenset[tuple[str, str]]:
+    return frozenset(pairwise(terms(text)))
 
 
 def limited(found: Sequence[Found], *, most: int, chars: int) -> tuple[Found, ...]:
