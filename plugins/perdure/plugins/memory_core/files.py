@@ -32,11 +32,12 @@ class Seen(Record):
     path: str
     size: int
     mtime_ns: int
+    ctime_ns: int
     inode: int
 
     def stamp(self) -> str:
         """Another one: read the file again."""
-        return f"{self.mtime_ns}:{self.size}:{self.inode}"
+        return f"{self.mtime_ns}:{self.ctime_ns}:{self.size}:{self.inode}"
 
 
 def parts_of(path: str) -> tuple[str, ...] | None:
@@ -115,7 +116,7 @@ def _seen(path: str, name: str, parent: int) -> Seen | None:
     except OSError:
         return None
     fits = stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= MOST_BYTES
-    return Seen(path, found.st_size, found.st_mtime_ns, found.st_ino) if fits else None
+    return Seen(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino) if fits else None
 
 
 def read(root: Path, path: str) -> bytes | None:

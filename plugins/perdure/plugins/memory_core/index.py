@@ -78,7 +78,7 @@ class Index:
 
     def _read(self, workspace: Path, scope: str, seen: files.Seen, known: str | None, now_ms: int) -> bool:
         """Take one file in; False if its bytes are those that are known."""
-        racy = seen.mtime_ns > self._disk_ns() - RACY_NS
+        racy = seen.ctime_ns > self._disk_ns() - RACY_NS
         try:
             data = files.read(workspace, seen.path)
         except OSError:

@@ -6,7 +6,7 @@ same answer, however they came to be stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import apsw
 import msgspec
@@ -46,7 +46,7 @@ def beginning(db: apsw.Connection, letters: str, most: int) -> list[str]:
     return [term for (term,) in rows(db, query, letters, f"{letters}\U0010ffff", most)]
 
 
-def telling(counts: dict[str, int], terms: Sequence[str]) -> list[str]:
+def telling(counts: Mapping[str, int], terms: Sequence[str]) -> list[str]:
     """The terms to look up: the rarest first, as long as together they occur at most `POSTINGS` times."""
     chosen: list[str] = []
     seen = 0

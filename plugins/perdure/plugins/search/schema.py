@@ -40,8 +40,8 @@ MIGRATIONS = (
 
 
 def vectors(column: str) -> str:
-    """The table of vectors, in small blocks: each scope has its own; one of 1,024-bit signs takes 70 kB."""
+    """The table of vectors. Each scope has blocks of its own: one of 1,024-bit signs takes 140 kB."""
     return (
         "create virtual table vectors using vec0 (id integer primary key, scope text partition key, "
-        f"vector {column}, +embedding integer, chunk_size=512)"
+        f"vector {column}, +embedding integer, chunk_size=1024)"
     )

@@ -80,13 +80,14 @@ class Searcher:
     def _asked(self, query: str, stages: Stages) -> Asked:
         text = query[:LONGEST]
         own = tuple(asked(text))
+        counts = self.store.counts(own)
         more: Mapping[str, str] = {}
         if stages.expansion:
-            more = expansion.expanded(own, self._alike, self._forms(own))
-        return Asked(text, own, self.store.weights(own), more)
+            more = expansion.expanded(own, self._alike, self._forms(own, counts))
+        return Asked(text, own, self.store.weights(own, counts), counts, more)
 
-    def _forms(self, own: tuple[str, ...]) -> dict[str, list[str]]:
-        lacking = [term for term in self.store.lacking(own) if expansion.has_forms(term)][:16]
+    def _forms(self, own: tuple[str, ...], counts: Mapping[str, int]) -> dict[str, list[str]]:
+        lacking = [term for term in own if term not in counts and expansion.has_forms(term)][:16]
         return {
             term: expansion.forms(term, self.store.beginning(term[: expansion.PREFIX])) for term in lacking
         }
@@ -97,7 +98,10 @@ class Searcher:
         lists: dict[str, tuple[float, Scored]] = {}
         trouble = ""
         if stages.keyword:
-            lists["keyword"] = (1.0, self.store.keyword(scope, question.terms, stages.candidates))
+            lists["keyword"] = (
+                1.0,
+                self.store.keyword(scope, question.terms, stages.candidates, question.counts),
+            )
             if parts := _parts(question.text):
                 lists["part"] = (1.0, self.store.containing(scope, parts, stages.candidates))
             if question.more:

@@ -79,12 +79,13 @@ class Found(Record):
 
 class Asked(Record):
     """A query, taken apart. `weights`: how much each term tells; `more`: what expansion added, each with the
-    term that it stands for.
+    term that it stands for; `counts`: how many chunks hold each of the terms.
     """
 
     text: str
     terms: tuple[str, ...]
     weights: Mapping[str, float]
+    counts: Mapping[str, int]
     more: Mapping[str, str] = {}
 
 

@@ -10,7 +10,7 @@ All of it blocks, may be called from any thread, and raises `StorageFailed` or `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log2
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -189,11 +189,14 @@ class Store:
         """The chunks of one source, by line."""
         return self._chunks("chunk.scope = ? and name = ?", storable(scope), storable(source))
 
-    def keyword(self, scope: str, asked: Sequence[str], limit: int) -> Scored:
-        """Chunks that hold terms (of `terms.asked`), by BM25, best first."""
+    def keyword(
+        self, scope: str, asked: Sequence[str], limit: int, counts: Mapping[str, int] | None = None
+    ) -> Scored:
+        """Chunks that hold terms (of `terms.asked`), by BM25, best first. `counts`: of `counts`, if known."""
+        counts = counts if counts is not None else self.counts(asked)
+        wanted = lookup.telling(counts, asked)
+        begun = [term for term in asked if lookup.is_begun(term) and term not in wanted]
         with self._database.reading() as db:
-            wanted = lookup.telling(lookup.frequencies(db, asked[:MOST]), asked)
-            begun = [term for term in asked if lookup.is_begun(term) and term not in wanted]
             return lookup.by_terms(db, storable(scope), [*wanted, *begun[: lookup.TERMS]], min(limit, MOST))
 
     def containing(self, scope: str, parts: Sequence[str], limit: int) -> Scored:
@@ -218,13 +221,17 @@ class Store:
                 scored = lookup.rescored(db, near, asked[0])
             return lookup.in_order(db, [(id, score) for id, score in scored if score > 0], limit)
 
-    def weights(self, asked: Sequence[str]) -> dict[str, float]:
+    def counts(self, asked: Sequence[str]) -> dict[str, int]:
+        """How many chunks, of all scopes, hold each term; those that none holds are not in it."""
+        with self._database.reading() as db:
+            return lookup.frequencies(db, asked[:MOST])
+
+    def weights(self, asked: Sequence[str], counts: Mapping[str, int]) -> dict[str, float]:
         """How much each term tells, 0 … 1: the rarer, the more. What no chunk has weighs most as a word;
         a pair of characters is then no word, but the end of one and the beginning of the next.
         """
         with self._database.reading() as db:
-            counts = lookup.frequencies(db, asked[:MOST])
-            total: int = value(db, "select max(count(*), 1) from chunk")
+            total: int = value(db, "select ifnull(max(id), 1) from chunk")
         top = log2(1 + total)
         by_term = {term: log2(1 + total / (counts.get(term, 0) + 0.5)) / (top + 1) for term in asked}
         return {
@@ -246,12 +253,6 @@ class Store:
         query = f"select chunk, count(*) from statement where chunk {_THESE} group by chunk"
         with self._database.reading() as db:
             return {id: count for id, count in rows(db, query, listed(list(ids)))}  # noqa: C416
-
-    def lacking(self, asked: Sequence[str]) -> list[str]:
-        """The terms that no chunk holds."""
-        with self._database.reading() as db:
-            counts = lookup.frequencies(db, asked[:MOST])
-        return [term for term in asked if term not in counts]
 
     def beginning(self, letters: str, most: int = 500) -> list[str]:
         """Terms of the index that begin with these letters, at most so many."""
