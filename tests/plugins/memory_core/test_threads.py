@@ -6,7 +6,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from helpers_memory import Notes
+from helpers_memory_core import Notes
 from perdure.plugins.memory_core.indexes import MOST, Indexes
 from perdure.testing.lending import FakeRuntime
 

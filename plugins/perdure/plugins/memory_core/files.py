@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from perdure.edges import disk
 from perdure.edges.tools.confine import folder
@@ -58,7 +58,7 @@ def is_evergreen(path: str) -> bool:
 
 def day_of(path: str) -> str:
     """The day of a daily note, `YYYY-MM-DD`; "" for other files."""
-    name = PurePosixPath(path).name[:10]
+    name = path.rpartition("/")[2][:10]
     digits = name[:4] + name[5:7] + name[8:10]
     return (
         name
