@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from perdure.plugins.search.chunks import Piece
 from perdure.plugins.search.embedding import HashedNgrams
 from perdure.plugins.search.store import Store
-from perdure.plugins.search.terms import asked
+from perdure.plugins.search.terms import asked, terms
 
 TEXTS = (
     "The database listens on port 5432 in Frankfurt.",
@@ -228,3 +228,8 @@ def test_the_default_vectors_are_the_same_everywhere():
     rows = HashedNgrams().embed(["The database listens on port 5432.", "数据库的端口", ""])
     assert np.allclose(np.linalg.norm(rows, axis=1), [1, 1, 0])
     assert hashlib.sha256(rows.tobytes()).hexdigest()[:16] == "7958c4acc72b83ed"
+
+
+@given(st.text(alphabet="abAB12 _-.'\n", max_size=40))
+def test_plain_text_has_the_terms_that_any_text_has(text):
+    assert terms(f"{text} é")[:-1] == terms(text)

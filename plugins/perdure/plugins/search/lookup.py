@@ -15,7 +15,7 @@ import numpy as np
 from perdure.edges.sqlite import rows, value
 from perdure.plugins.search.embedding import Vectors
 
-POSTINGS = 10_000
+POSTINGS = 8_000
 """How many occurrences a query by terms looks through at most: the frequent terms of it are left out."""
 TERMS = 48
 """Terms of a query that are looked up; the rarest, where it has more."""

@@ -70,7 +70,7 @@ class Searcher:
         lists, trouble = self._lists(scope, question, stages)
         fused = fuse(lists, k=stages.k, by_rank=stages.fusion)
         cosines = dict(lists["vector"][1]) if "vector" in lists else {}
-        best = sorted(fused, key=lambda id: (-fused[id][0], id))[: stages.candidates + 8]
+        best = sorted(fused, key=lambda id: (-fused[id][0], id))[: stages.candidates]
         found = ordered(
             self._found(chunk, question, fused[chunk.id], cosines.get(chunk.id, 0.0), stages)
             for chunk in self.store.chunks(scope, best)

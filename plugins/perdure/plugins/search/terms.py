@@ -23,6 +23,7 @@ JOINED = (
 """Of a character class: what is written without spaces (Hangul too, whose words carry endings)."""
 
 _RUN = re.compile(rf"([{JOINED}]+)|([^\W_{JOINED}]+)")
+_WORD = re.compile(r"[A-Za-z0-9]+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LONGEST = 64
 """Characters of a word that count: longer ones are data."""
@@ -43,6 +44,8 @@ STOP = frozenset(_SILENT.split())
 
 def terms(text: str) -> list[str]:
     """All terms, in order, repeated ones too. What runs together yields pairs, then its last character."""
+    if text.isascii():
+        return [term for word in _WORD.findall(text) for term in _word(word[:_LONGEST])]
     return list(_terms(unicodedata.normalize("NFKC", text)))
 
 
