@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.areas.area import Plan, Report
 from benchmarks.show import closing, goal_table
 
-AREAS = ("opening", "appends", "durable", "turns", "defences", "kernel")
+AREAS = ("opening", "appends", "durable", "turns", "defences", "memory", "kernel")
 
 
 def main() -> None:

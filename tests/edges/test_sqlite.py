@@ -196,13 +196,3 @@ def test_a_closed_database_says_so(database):
     database.close()
     with pytest.raises(StorageFailed, match="closed"):
         count(database)
-
-
-def test_text_of_any_kind_comes_back_as_text(database):
-    for text in ("plain", "日本\0語", "\ud800a\udc00", "😀"):
-        clean = sqlite.storable(text)
-        with database.writing() as db:
-            row = db.execute("insert into notes (text) values (?) returning id", (clean,)).get
-            assert db.execute("select text from notes where id = ?", (row,)).get == clean
-    assert sqlite.storable("日本\0語") == "日本\0語"
-    assert sqlite.storable("\ud83d\ude00\ud800") == "😀\ufffd"

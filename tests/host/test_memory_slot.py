@@ -161,7 +161,7 @@ class Wordless(Keeper):
 @pytest.mark.parametrize(
     ("name", "make", "told"),
     [
-        ("nowhere", None, "one of keeper, none"),
+        ("nowhere", None, "one of keeper, "),
         ("keeper", broken(ImportError("no lancedb")), "ImportError('no lancedb')"),
         ("keeper", object, "lacks guidance, info, tools"),
         ("keeper", Wordless, "its guidance is NoneType"),

@@ -16,6 +16,12 @@ def _lossless(lent: Any) -> Any:
     return Lossless(lent)
 
 
+def _memory_core(lent: Any) -> Any:
+    from perdure.plugins.memory_core.memory import MemoryCore
+
+    return MemoryCore(lent)
+
+
 ENGINES: Mapping[str, Callable[..., Any]] = {"legacy": LegacyEngine, "lossless": _lossless}
-MEMORIES: Mapping[str, Callable[..., Any]] = {"none": NoMemory}
+MEMORIES: Mapping[str, Callable[..., Any]] = {"none": NoMemory, "memory-core": _memory_core}
 TRIGGERS: Mapping[str, Callable[..., Any]] = {"auto": Auto, "manual": Manual}

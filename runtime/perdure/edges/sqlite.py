@@ -1,10 +1,11 @@
 """SQLite for plugins, by apsw: one way to open a database, to write to it, and to tell what is wrong.
 
 WAL, a busy timeout, foreign keys, and `secure_delete`, so that of what was deleted no byte stays in free
-pages. Schemas are lists of SQL scripts, one per version; `user_version` counts those that ran. All of it
-blocks: call it through `PluginRuntime.run_blocking`. A connection is used by one thread at a time; `Database`
-sees to that, and turns whatever SQLite says into two errors: `StorageFailed` (the disk, rights, another
-process: retryable) and `DamagedStore` (the file itself: rebuild it).
+pages. Schemas are lists of SQL scripts, one per version; `user_version` counts those that ran. Texts go in
+through `storable`. All of it blocks: call it through `PluginRuntime.run_blocking`. A connection is used by
+one thread at a time; `Database` sees to that, and turns whatever SQLite says into two errors:
+`StorageFailed` (the disk, rights, another process: retryable) and `DamagedStore` (the file itself: rebuild
+it).
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import apsw
 import sqlite_vec
 
+from perdure.context.text.characters import encodable
 from perdure.edges import disk
 from perdure.errors import DamagedStore, NewerState, PerdureError, StorageFailed
 
@@ -150,23 +153,35 @@ def set_aside(path: Path) -> Path:
     return kept
 
 
+def storable(text: str) -> str:
+    """A text that SQLite takes: lone surrogates, which have no UTF-8, become U+FFFD."""
+    return encodable(text)
+
+
+def rows(db: apsw.Connection, query: str, *given: object) -> list[tuple[Any, ...]]:
+    """All that a query answers."""
+    return db.execute(query, given).fetchall()
+
+
+def value(db: apsw.Connection, query: str, *given: object) -> Any:
+    """The only value of the only row that a query answers; `None` where it has none."""
+    return db.execute(query, given).get
+
+
+def discard(path: Path) -> None:
+    """Delete a database of which nothing is lost: one that is made again from what it was made of.
+
+    Nobody may have it open. Raises `StorageFailed`.
+    """
+    with failures(path):
+        for suffix in ("", "-wal", "-shm"):
+            disk.unlink(f"{path}{suffix}", missing_ok=True)
+
+
 def close(db: apsw.Connection) -> None:
     """Close a connection. What was committed is stored, or in the log beside the file."""
     with suppress(apsw.Error):
         db.close()
-
-
-def storable(text: str) -> str:
-    """A text that SQLite takes and finds again: lone surrogates, which have no UTF-8, become U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _odd(text) else text
-
-
-def _odd(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _load_vectors(db: apsw.Connection) -> None:
