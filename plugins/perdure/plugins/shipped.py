@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from perdure.contracts import Memory, PluginRuntime
 from perdure.plugins.legacy import LegacyEngine
 from perdure.plugins.no_memory import NoMemory
 from perdure.plugins.triggers import Auto, Manual
 
+
+def _graph(lent: PluginRuntime) -> Memory:
+    from perdure.plugins.memory_graph.memory import GraphMemory
+
+    return GraphMemory(lent)
+
+
 ENGINES: Mapping[str, Callable[..., Any]] = {"legacy": LegacyEngine}
-MEMORIES: Mapping[str, Callable[..., Any]] = {"none": NoMemory}
+MEMORIES: Mapping[str, Callable[..., Any]] = {
+    "none": NoMemory,
+    "memory-graph": _graph,
+}
 TRIGGERS: Mapping[str, Callable[..., Any]] = {"auto": Auto, "manual": Manual}
