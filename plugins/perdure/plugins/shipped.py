@@ -17,9 +17,16 @@ def _graph(lent: PluginRuntime) -> Memory:
     return GraphMemory(lent)
 
 
+def _markdown(lent: PluginRuntime) -> Memory:
+    from perdure.plugins.memory_markdown.memory import MarkdownMemory
+
+    return MarkdownMemory(lent)
+
+
 ENGINES: Mapping[str, Callable[..., Any]] = {"legacy": LegacyEngine}
 MEMORIES: Mapping[str, Callable[..., Any]] = {
     "none": NoMemory,
     "memory-graph": _graph,
+    "memory-markdown": _markdown,
 }
 TRIGGERS: Mapping[str, Callable[..., Any]] = {"auto": Auto, "manual": Manual}
