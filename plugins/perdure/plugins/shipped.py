@@ -23,10 +23,17 @@ def _markdown(lent: PluginRuntime) -> Memory:
     return MarkdownMemory(lent)
 
 
+def _vector(lent: PluginRuntime) -> Memory:
+    from perdure.plugins.memory_vector.memory import VectorMemory
+
+    return VectorMemory(lent)
+
+
 ENGINES: Mapping[str, Callable[..., Any]] = {"legacy": LegacyEngine}
 MEMORIES: Mapping[str, Callable[..., Any]] = {
     "none": NoMemory,
     "memory-graph": _graph,
     "memory-markdown": _markdown,
+    "memory-vector": _vector,
 }
 TRIGGERS: Mapping[str, Callable[..., Any]] = {"auto": Auto, "manual": Manual}
