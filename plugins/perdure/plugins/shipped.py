@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
+from perdure.contracts import PluginRuntime
 from perdure.plugins.legacy import LegacyEngine
 from perdure.plugins.no_memory import NoMemory
 from perdure.plugins.triggers import Auto, Manual
 
-
-def _lossless(lent: Any) -> Any:
-    from perdure.plugins.lossless.engine import Lossless
-
-    return Lossless(lent)
+Make = Callable[..., Any]
 
 
-def _memory_core(lent: Any) -> Any:
-    from perdure.plugins.memory_core.memory import MemoryCore
+def _later(where: str) -> Make:
+    """A factory for the class at `module:Name`, below this package."""
+    module, _, name = where.partition(":")
 
-    return MemoryCore(lent)
+    def make(lent: PluginRuntime) -> Any:
+        return getattr(import_module(f"perdure.plugins.{module}"), name)(lent)
+
+    return make
 
 
-ENGINES: Mapping[str, Callable[..., Any]] = {"legacy": LegacyEngine, "lossless": _lossless}
-MEMORIES: Mapping[str, Callable[..., Any]] = {"none": NoMemory, "memory-core": _memory_core}
-TRIGGERS: Mapping[str, Callable[..., Any]] = {"auto": Auto, "manual": Manual}
+ENGINES: Mapping[str, Make] = {
+    "legacy": LegacyEngine,
+    "lossless": _later("lossless.engine:Lossless"),
+}
+MEMORIES: Mapping[str, Make] = {
+    "none": NoMemory,
+    "memory-core": _later("memory_core.memory:MemoryCore"),
+    "memory-graph": _later("memory_graph.memory:GraphMemory"),
+    "memory-markdown": _later("memory_markdown.memory:MarkdownMemory"),
+    "memory-vector": _later("memory_vector.memory:VectorMemory"),
+}
+TRIGGERS: Mapping[str, Make] = {"auto": Auto, "manual": Manual}
