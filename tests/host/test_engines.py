@@ -37,10 +37,14 @@ from perdure.contracts import (
     Replacement,
     TurnReport,
 )
+from perdure.edges.blobs import LocalBlobs
+from perdure.edges.erasing import Eraser
 from perdure.edges.models.reply import fail, say
 from perdure.edges.session.history import History
-from perdure.edges.settings import PluginSettings, Settings
+from perdure.edges.settings import PluginSettings, Settings, SlotSettings
 from perdure.errors import UsageError
+from perdure.host import Host
+from perdure.kernel.io import IoPolicy
 from perdure.kernel.virtual import VirtualClock
 from perdure.looking.context import inspect
 from perdure.looking.target import find
@@ -569,3 +573,44 @@ def test_whatever_happens_an_engine_hears_every_entry_in_order_and_none_that_it_
     virtual(main)
     everything = [item.entry for item in History(session_path(folder)).messages("", 10_000)]
     assert known == everything
+
+
+@pytest.mark.parametrize("while_running", [True, False], ids=["by the host", "while no host runs"])
+def test_a_deleted_session_is_forgotten_by_its_engine_and_no_other_one(
+    tmp_path: Path, while_running: bool
+) -> None:
+    gone: list[tuple[str, str]] = []
+
+    class Storing(Noting):
+        info = EngineInfo("storing", "Storing")
+
+        def __init__(self, lent: Any) -> None:
+            super().__init__()
+            (lent.store / "text").write_text("what was said")
+
+        async def forget_session(self, key: str, session_id: str) -> None:
+            gone.append((key, session_id))
+
+    def opened(clock: VirtualClock) -> Host:
+        told = Settings(plugins=PluginSettings(slots=SlotSettings(context_engine="storing")))
+        host = hosted(tmp_path, Play(), clock, settings=told)
+        host.registry.register("storing", Storing, "plugin:test")
+        return host
+
+    async def main(clock: VirtualClock) -> None:
+        async with opened(clock) as host:
+            await ask(host, "one")
+            await ask(host, "two", OTHER)
+            id = host.directory.awake[KEY].transcript.session_id
+            if while_running:
+                await host.delete(KEY)
+        if not while_running:
+            state = tmp_path / "state"
+            Eraser(state, LocalBlobs(state / "evidence", IoPolicy(True)), None, sync=False).erase(KEY)
+            assert gone == []
+            async with opened(clock):
+                pass
+        assert gone == [(KEY, id)]
+        assert not list((tmp_path / "state" / "plugins").glob("*.forget"))
+
+    virtual(main)

@@ -157,6 +157,7 @@ class Services:
     memories: MemorySlot
     lent: Callable[[str], PluginRuntime]
     engines: Roster
+    state: Path
     mail: Callable[[str, Any], None]
     daemons: Daemons
     timing: Timing = Timing()

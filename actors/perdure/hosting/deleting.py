@@ -38,6 +38,7 @@ class Deleting:
                 self._directory.unbar(each)
             raise
         found = [await self._erase(each) for each in every]
+        await self._services.engines.forget()
         if not found[-1].files:
             raise SessionNotFound(f"{key}: no such session: see `perdure sessions list`")
         return tuple(found)
@@ -46,6 +47,7 @@ class Deleting:
         """Complete what a kill interrupted, before any session wakes."""
         for erased in await self._services.io.run(self.eraser.finish):
             self._told(erased)
+        await self._services.engines.forget()
 
     def _refuse_locked(self, every: Sequence[str]) -> None:
         now = self._services.clock.wall_ms()

@@ -243,6 +243,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         ),
         lent=lent,
         engines=engines,
+        state=ground.folder.path,
         mail=lambda key, mail: directory.ref(key).post(mail),
         daemons=Daemons(),
         timing=given.timing or configured_timing(settings),

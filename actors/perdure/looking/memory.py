@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.actors.engines.lent import PLUGINS, Lent
+from perdure.actors.engines.lent import Lent
 from perdure.actors.memories.chosen import Chosen, choose
 from perdure.actors.services import Services
+from perdure.edges.forgetting import PLUGINS
 from perdure.edges.settings import Settings
 from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools

@@ -19,6 +19,7 @@ from perdure.contracts.engines import (
     EngineContext,
     EngineInfo,
     EngineRuntime,
+    ForgetsSessions,
     IngestsBatches,
     Maintained,
     Maintains,
@@ -63,12 +64,12 @@ from perdure.contracts.tools import Recall, Tool, ToolContext, ToolOutput
 
 __all__ = [
     "METHODS", "Ack", "AfterTurns", "Answer", "Assembled", "Blobs", "Bootstrapped", "Bootstraps",
-    "CallStarted", "Captures", "Closes", "CompactionReason", "CompactionTrigger", "ContextEngine", "Delegate",
-    "Delivered", "Delivery", "Disposes", "EndsSubagents", "EngineCompaction", "EngineContext", "EngineInfo",
-    "EngineRuntime", "Forgets", "Forgotten", "Grant", "IngestsBatches", "Lacking", "Letter", "LetterKind",
-    "Maintained", "Maintains", "Memory", "MemoryContext", "MemoryFlush", "MemoryInfo", "Model", "ModelEvent",
-    "Moment", "OffersTools", "Outbound", "OutboundChannel", "Placement", "PluginRuntime", "Post",
-    "PreparesSpawns", "Pressure", "Recall", "Recalled", "Recalls", "Receipt", "Replacement", "Request",
-    "Rewritten", "Rollback", "SessionFile", "Spawn", "SpawnEnd", "SpawnMode", "TextDelta", "ThinkingDelta",
-    "Tool", "ToolContext", "ToolOutput", "Trust", "TurnReport",
+    "CallStarted", "Captures", "Closes", "CompactionReason", "CompactionTrigger", "ContextEngine",
+    "Delegate", "Delivered", "Delivery", "Disposes", "EndsSubagents", "EngineCompaction", "EngineContext",
+    "EngineInfo", "EngineRuntime", "Forgets", "ForgetsSessions", "Forgotten", "Grant", "IngestsBatches",
+    "Lacking", "Letter", "LetterKind", "Maintained", "Maintains", "Memory", "MemoryContext", "MemoryFlush",
+    "MemoryInfo", "Model", "ModelEvent", "Moment", "OffersTools", "Outbound", "OutboundChannel",
+    "Placement", "PluginRuntime", "Post", "PreparesSpawns", "Pressure", "Recall", "Recalled", "Recalls",
+    "Receipt", "Replacement", "Request", "Rewritten", "Rollback", "SessionFile", "Spawn", "SpawnEnd",
+    "SpawnMode", "TextDelta", "ThinkingDelta", "Tool", "ToolContext", "ToolOutput", "Trust", "TurnReport",
 ]  # fmt: skip

@@ -180,7 +180,7 @@ Delegate: TypeAlias = Callable[[], Awaitable[EngineCompaction]]
 @runtime_checkable
 class ContextEngine(Protocol):
     """What every engine has. Optional members: `Bootstraps`, `IngestsBatches`, `AfterTurns`, `Maintains`,
-    `PreparesSpawns`, `EndsSubagents`, `Disposes`, `OffersTools`.
+    `PreparesSpawns`, `EndsSubagents`, `Disposes`, `ForgetsSessions`, `OffersTools`.
     """
 
     @property
@@ -244,6 +244,15 @@ class Disposes(Protocol):
     """Called when the host closes or replaces the engine. Ten seconds at most."""
 
     async def dispose(self) -> None: ...
+
+
+class ForgetsSessions(Protocol):
+    """Called when a session was deleted for good, perhaps at the engine's next start: nothing of it is kept.
+
+    `session_id` is the header's id of one of its files; a later session of the same key has another.
+    """
+
+    async def forget_session(self, key: str, session_id: str) -> None: ...
 
 
 class OffersTools(Protocol):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
+from perdure.edges import forgetting
 from perdure.edges.blobs import LocalBlobs
 from perdure.edges.disk import sync_folder
 from perdure.edges.index import SessionIndex
@@ -168,6 +169,7 @@ class Eraser:
         evidence, kept, unread = collected or self._collect(files)
         pieces = tuple(Piece(self._told(path), path.lstat().st_size) for path in sorted(files))
         ParkedLetters(self.state / "parked").forget_session(key)
+        forgetting.note_gone(self.state, key, ids)
         shutil.rmtree(grave)
         _prune(grave.parent, self.root)
         rows = self._index.forget(key, ids) if self._index is not None else 0

@@ -132,6 +132,7 @@ EVENTS: dict[str, tuple[Grade, str]] = {
     "engine.told_anew": ("note", "an engine hears a session from its first message: branch or store changed"),
     "engine.hooks_cut": ("error", "an engine's hooks behind a turn could not all be run"),
     "engine.behind": ("warning", "an engine has not taken all that was committed: it comes again"),
+    "engine.not_forgotten": ("error", "an engine did not forget a deleted session: it is told again"),
     "engine.shadow": ("note", "what a second engine would have sent, against what was sent"),
     "engine.failed": ("error", "the context engine failed: the view is sent as it is"),
     "engine.fallback": ("error", "the chosen context engine is not there: legacy is in use"),

@@ -12,6 +12,7 @@ from perdure.actors.messages import Snapshot
 from perdure.actors.services import Services
 from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import EngineContext, PluginRuntime, Replacement, Rewritten
+from perdure.edges.forgetting import PLUGINS
 from perdure.edges.session.history import History
 from perdure.edges.settings import PluginSettings
 from perdure.errors import UsageError
@@ -19,7 +20,6 @@ from perdure.records import Items, Text, User
 
 T = TypeVar("T")
 Rewrite: TypeAlias = Callable[[tuple[Replacement, ...]], Awaitable[Rewritten]]
-PLUGINS = "plugins"  # the folder in the state folder
 
 
 class Lent:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.actors.engines.actor import EngineActor
+from perdure.actors.engines.forgetting import forget, keeps
 from perdure.actors.engines.shadow import Shadow
 from perdure.actors.services import Services
 from perdure.contracts import ContextEngine
@@ -34,6 +35,7 @@ class Roster:
         self.strict, self._log, self._replaced = strict, log, replaced
         self._actors: dict[str, EngineActor] = {}
         self.shadow: Shadow | None = None
+        self._begun = False
         self._refused: dict[str, str] = {}  # ids that can't be had, and why: each is told once
         self.slot = given.info.id if given is not None else slot
         self.slot = self.chosen(None)
@@ -69,16 +71,29 @@ class Roster:
         if own is not None and own.info.id == id:
             return EngineActor(id, lambda: own, self._services)
         try:
-            return EngineActor(id, lambda: self._make(id), self._services, passes_through=id == LEGACY)
+            made = EngineActor(id, lambda: self._make(id), self._services, passes_through=id == LEGACY)
         except PerdureError:
             raise
         except Exception as error:  # somebody else's factory
             raise PerdureError(f"context engine {id!r} can't be made: {error!r}") from error
+        if self._begun:
+            services = self._services()
+            services.kernel.start(f"{id}.forget", forget, services, made)
+        return made
 
     def left(self, key: str) -> None:
         """A session sleeps or closes: nothing is kept for it."""
         for actor in self._actors.values():
             actor.left(key)
+
+    async def forget(self) -> None:
+        """Sessions were deleted, or the host begins: engines forget what they have yet to."""
+        self._begun = True
+        services = self._services()
+        for actor in list(self._actors.values()):
+            if not actor.passes_through:
+                await forget(services, actor)
+        await keeps(services, services.memories.chosen.id)
 
     async def dispose(self) -> None:
         """The host closes."""

@@ -205,6 +205,10 @@ class Lossless:
         """Delete everything of a session; whether there was anything."""
         return await self.sessions.forget(session_id)
 
+    async def forget_session(self, key: str, session_id: str) -> None:
+        """The session was deleted for good."""
+        await self.sessions.forget(session_id)
+
     async def dispose(self) -> None:
         """Close the database."""
         await self.sessions.close()
