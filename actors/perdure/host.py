@@ -24,6 +24,7 @@ from perdure.actors.previewing import Previewed
 from perdure.actors.resolver import ModelFactory
 from perdure.actors.services import Timing
 from perdure.actors.status import host_status
+from perdure.actors.subagents.stopping import stopped
 from perdure.actors.waits import Waits
 from perdure.context.pipeline import TransformContext
 from perdure.contracts import (
@@ -201,6 +202,21 @@ class Host(Running):
     async def abort(self, key: str) -> bool:
         """Stop the session's running turn, or its compaction; whether there was anything to stop."""
         return bool(await self._ask(key, Abort, 30.0))
+
+    async def stop(
+        self, key: str, *, tree: bool = False, timeout: float = 90.0
+    ) -> tuple[bool, tuple[str, ...]]:
+        """Stop what a session does; a subagent has ended then, and its parent is told. `tree`: all below.
+
+        Whether there was anything to stop, and the subagents below, once each one's end is on record.
+        Raises `SessionNotFound`, and `Busy` where one does not end in time.
+        """
+        self._must_run()
+        return await stopped(self.services, arguments.a_key(key), self._ask, timeout, tree=tree)
+
+    async def stop_tree(self, key: str, *, timeout: float = 90.0) -> tuple[str, ...]:
+        """Stop a session and all below it; those. As `stop` with `tree`."""
+        return (await self.stop(key, tree=True, timeout=timeout))[1]
 
     async def delete(self, key: str) -> tuple[Erased, ...]:
         """Delete a session for good, its subagents first; what went. A running turn is stopped.

@@ -119,6 +119,30 @@ class Recorded(Record):
     message: Message
 
 
+class SubagentStarted(Record):
+    """Event: a session (`key`) has begun a child; `mode` of its context, `depth` below the root."""
+
+    key: str
+    child: str
+    run: str
+    label: str
+    mode: str
+    depth: int
+
+
+class SubagentEnded(Record):
+    """Event: a child's result is in the parent's file. `state`: completed, failed, timeout, budget, killed,
+    lost, swept. News only: what the parent acts on is the letter.
+    """
+
+    key: str
+    child: str
+    run: str
+    state: str
+    tokens: int
+    seconds: float
+
+
 class TurnFinished(Record):
     """Event: the agent rests."""
 
@@ -136,5 +160,7 @@ Event: TypeAlias = (
     | ApprovalAnswered
     | Notice
     | Recorded
+    | SubagentStarted
+    | SubagentEnded
     | TurnFinished
 )

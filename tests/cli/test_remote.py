@@ -101,6 +101,14 @@ def test_status_tells_the_hosts_own_figures(state: Path) -> None:
     assert ask(state, "parked", "list") == {"parked": [], "quarantined": []}
 
 
+def test_stopping_through_the_host_says_whether_anything_ran(state: Path) -> None:
+    ask(state, "chat", "-m", "hi")
+    found = ask(state, "sessions", "stop", KEY, "--tree", code=1)
+    assert found == {"key": KEY, "done": False, "reason": "nothing runs", "below": []}
+    ran = run("sessions", "stop", "agent:main:cli:dm:nobody", "--state", state)
+    assert "no such session" in failed(ran)
+
+
 def test_deletion_through_the_host_says_what_went(state: Path) -> None:
     key = "agent:main:cli:dm:deleted"
     run("chat", key, "-m", "hello", "--state", state)

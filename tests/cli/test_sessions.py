@@ -33,6 +33,8 @@ def test_each_session_has_its_key_size_and_time(tmp_path: Path) -> None:
         "key": "agent:main:cli:dm:local",
         "name": None,
         "kind": "session",
+        "parent": None,
+        "state": None,
         "file": str(file),
         "entries": None,
         "bytes": file.stat().st_size,

@@ -54,7 +54,7 @@ class Alarms:
         may = [
             t for t in session.transcript.timers.values() if t.kind == "message" or session.state == "idle"
         ]
-        found = [session.keeping.due_at, *(due_of(timer, now) for timer in may)]
+        found = [session.keeping.due_at, session.subagents.due, *(due_of(timer, now) for timer in may)]
         return min((due for due in found if due is not None), default=None)
 
     def handle(self, mail: Timely) -> None:
@@ -126,6 +126,7 @@ class Alarms:
             for due, timer in sorted(((d, t) for d, t in found if d is not None), key=lambda each: each[0]):
                 if due <= now:
                     self._act(timer, due, now, mail.since)
+            session.subagents.ring(now)
             mail.done.set(self.due)
         except PerdureError as error:
             session.not_written(error)

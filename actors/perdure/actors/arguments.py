@@ -15,6 +15,7 @@ from perdure.contracts import (
     OutboundChannel,
     Tool,
 )
+from perdure.edges.session.links import is_subagent
 from perdure.edges.settings import Settings
 from perdure.errors import UsageError
 from perdure.records import ModelInfo, ToolSpec
@@ -115,4 +116,6 @@ def a_sender(sender: str) -> str:
         raise UsageError(
             f"sender {sender[:40]!r}: names that begin with {OWN} are the host's own: choose another"
         )
+    if is_subagent(sender):  # a letter under its run's id would stand for its result
+        raise UsageError(f"sender {sender[:60]!r}: that is a subagent's own: choose another")
     return sender

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HELP = (
     "commands: /help, /compact [focus], /undo, /pin [TEXT], /pins, /unpin N|all, /status, /model [ref], "
     "/think [level], /engine [NAME|default], /name TEXT, /outbox [retry|drop ENTRY|all], "
-    "/approvals, /approve [ID] [session], /deny [ID] [why], /abort, /new"
+    "/approvals, /approve [ID] [session], /deny [ID] [why], /abort, /stop all, /new"
 )
 LEVELS = ("off", "minimal", "low", "medium", "high")
 
@@ -58,6 +58,8 @@ def run(session: Session, mail: Command) -> None:
                 answer = _approval(session, mail.name, mail.argument)
             case "help":
                 answer = HELP
+            case "abort" | "stop" if mail.argument.strip() == "all":
+                answer = session.subagents.stop_all()
             case "abort" | "stop":
                 answer = "Stopping." if session.abort() else "Nothing is running."
             case _:

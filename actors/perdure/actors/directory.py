@@ -31,6 +31,8 @@ from perdure.actors.opening import refuse
 from perdure.actors.quarantine import Quarantine
 from perdure.actors.services import Services
 from perdure.actors.session import Session
+from perdure.actors.subagents.account import Account
+from perdure.actors.subagents.mail import WakingKinMail
 from perdure.edges.session.rewrite import discard
 from perdure.errors import Busy, Closed, PerdureError
 from perdure.kernel.errors import Closed as KernelClosed
@@ -50,6 +52,7 @@ WAKING = (
     Beat,
     Timetable,
     OutboxMail,
+    WakingKinMail,
 )
 """All else is for somebody awake: reports to one who is gone."""
 
@@ -118,6 +121,18 @@ class Directory:
     def at_work(self) -> tuple[str, ...]:
         """Sessions whose turn has not ended."""
         return tuple(key for key, one in self.awake.items() if one.state in ("running", "settling"))
+
+    def account(self, key: str) -> Account | None:
+        """What the calls of an awake subagent are counted against."""
+        session = self.awake.get(key)
+        return session.subagents.account if session is not None and session.state != "opening" else None
+
+    def reach(self, key: str, mail: Mail) -> bool:
+        """Post to a session that has a file; False: it has none."""
+        if key not in self.awake and not self._services.files.exists(key):
+            return False
+        self.ref(key).post(mail)
+        return True
 
     def ask_to_close(self, *, now: bool) -> list[Waiter[None]]:
         """Every session that is awake, its turn ended (`now`) or awaited; what tells of each end."""

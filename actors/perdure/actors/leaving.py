@@ -55,6 +55,7 @@ class Leaving:
         """Leave the file and open the one that follows it."""
         session = self.session
         session.sending.leave_behind()
+        session.subagents.leave_behind()
 
         def left() -> None:
             session.letters.refuse(Closed("a new session was begun before this was answered"))
@@ -127,6 +128,7 @@ class Leaving:
         session = self.session
         session.services.log.error("session.lost", session=session.key)
         session.release(session.key)
+        session.subagents.lost()
         self.abandon(Fenced(f"{session.key}: another owner took the session's file: send again"))
 
     # --- the file ---------------------------------------------------------------------------------
@@ -137,7 +139,8 @@ class Leaving:
         due = session.alarms.leave()
         session.stop_timers()
         session.compacting.let_go()
-        held, owing = session.held, session.sending.unfinished
+        held = session.held
+        owing = session.sending.unfinished or session.transcript.relatives.owes
         unfinished = owing or session.turns.unfinished
         try:
             session.transcript.leave()

@@ -10,14 +10,15 @@ from msgspec.structs import replace
 from perdure.contracts import Ack
 from perdure.edges.schedule import Timer
 from perdure.edges.session import lines
-from perdure.edges.session.facts import Delivered, Outgoing, Settings
+from perdure.edges.session.facts import NEVER, Delivered, Outgoing, Settings
 from perdure.edges.session.fold import settle
+from perdure.edges.session.kin import Fact, Relatives, taken
 from perdure.edges.session.writer import LocalSessionFile
 from perdure.records import PinKind, Pinned
 
 
 class OffChain:
-    """Part of the transcript: pins, timers, deliveries, and turns that were taken up."""
+    """Part of the transcript: pins, timers, deliveries, subagents, and turns that were taken up."""
 
     file: LocalSessionFile
     session_id: str
@@ -26,12 +27,26 @@ class OffChain:
     outgoing: dict[str, Outgoing]
     settings: Settings
     delivered: dict[str, str]
+    relatives: Relatives
     _wall_ms: Callable[[], int]
+    _resumed: tuple[tuple[str, int], ...]
 
     @abstractmethod
     def _new_id(self) -> str: ...
     @abstractmethod
     def _write(self, make: Callable[[str | None], bytes]) -> tuple[Ack, int]: ...
+
+    def kin(self, fact: Fact) -> None:
+        """A subagent begins, or has ended, or has told its parent."""
+        made, now, (name, epoch) = self._new_id(), self._wall_ms(), (self.session_id, self.file.epoch)
+        self._write(lambda leaf: lines.child_line(made, leaf, now, name, epoch, fact))
+        self.relatives = taken(self.relatives, fact)
+
+    def never_resume(self, entry: str) -> None:
+        """Note that nobody waits for an answer to `entry`."""
+        made, now = self._new_id(), self._wall_ms()
+        self._write(lambda leaf: lines.resume_line(made, leaf, now, entry, self.file.epoch, never=True))
+        self._resumed = (*self._resumed, (entry, NEVER))
 
     def mark_resumed(self, entry: str) -> None:
         """Note that the interrupted turn behind `entry` is taken up under this epoch."""

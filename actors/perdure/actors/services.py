@@ -17,6 +17,7 @@ from perdure.actors.memories.slot import MemorySlot
 from perdure.actors.memory import Memory
 from perdure.actors.outbox import Outbox
 from perdure.actors.spending import Spending
+from perdure.actors.subagents.family import Family
 from perdure.actors.timers import Timers
 from perdure.actors.upkeep import Upkeep
 from perdure.actors.waits import Waits
@@ -155,6 +156,7 @@ class Services:
     fallbacks: Fallbacks
     memory: Memory
     memories: MemorySlot
+    family: Family
     lent: Callable[[str], PluginRuntime]
     engines: Roster
     state: Path

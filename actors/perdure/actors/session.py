@@ -10,7 +10,8 @@ worker's message that comes back as mail. States and what moves them:
                         └─Sleep, Close──► closed      └─failed──► idle (typed overflow to the caller)
 
 Its parts: `opening` (its file), `letters` (its inbox), `surroundings` (its prompt and model), `turns` (its
-turn), `scales` and `compacting` (its size), `truncating` (its disk) and `leaving` (its end). While a job has
+turn), `scales` and `compacting` (its size), `truncating` (its disk), `subagents` (its parent and
+children) and `leaving` (its end). While a job has
 the file to itself (`opening.with_file`), mail waits in any state.
 """
 
@@ -61,6 +62,8 @@ from perdure.actors.pictures import Pictures
 from perdure.actors.scales import Scales
 from perdure.actors.sending import Sending
 from perdure.actors.services import Services
+from perdure.actors.subagents.mail import KinMail
+from perdure.actors.subagents.part import Subagents
 from perdure.actors.surroundings import Surroundings
 from perdure.actors.transcript import Transcript
 from perdure.actors.truncating import Truncating
@@ -101,6 +104,7 @@ class Session:
         self.keeping = Keeping(self, known.kept)
         self.alarms = Alarms(self)
         self.leaving = Leaving(self)
+        self.subagents = Subagents(self)
         self.held: Held
         self.transcript: Transcript
         self.surroundings, self.scales = Surroundings(self), Scales(self)
@@ -157,6 +161,8 @@ class Session:
                 self.keeping.due()
             case Kept():
                 self.keeping.kept(mail)
+            case KinMail():
+                self.subagents.handle(mail)
             case OutboxMail():
                 self.sending.handle(mail)
             case Rejoined():
@@ -199,7 +205,7 @@ class Session:
     def at_ease(self) -> bool:
         """Nothing is under way here, and nothing waits: it may sleep."""
         resting = self.state == "idle" and not self.turns.after_due and not self.opening.apart
-        parts = (self.truncating, self.keeping, self.alarms, self.sending)
+        parts = (self.truncating, self.keeping, self.alarms, self.sending, self.subagents)
         aside = any(part.under_way for part in parts) or bool(self.transcript.pending)
         return resting and not aside and self.compacting.at_rest
 
@@ -281,6 +287,7 @@ class Session:
         self.services.on_opened(self.key)
         self.opening.done()
         self.sending.woken()
+        self.subagents.woken()
         self.turns.take_up()
         self.alarms.woken()
         self.opening.hand_over()

@@ -2,14 +2,15 @@
 
 A call is made at once where the most that it can cost still fits; else alone, when nothing else of the same
 tenant or session is under way, so that a cap is overshot by one answer at most. Nothing is left: no call.
-Summaries, flushes and refreshes are calls as any other.
+Summaries, flushes and refreshes are calls as any other. A subagent's grant is one more cap, of no day.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from perdure.actors.subagents.account import Account
 from perdure.actors.tenancy import Tenancy
 from perdure.edges.settings_hosting import LimitSettings
 from perdure.edges.spend import Amount, SpendJournal, day_of
@@ -25,12 +26,18 @@ NONE = Amount()
 class Reservation:
     """What one call may cost. `settle` it exactly once; further times do nothing."""
 
-    __slots__ = ("_spending", "least", "most", "number", "settled", "who")
+    __slots__ = ("_spending", "account", "least", "most", "number", "settled", "who")
 
     def __init__(
-        self, spending: Spending, number: int, who: tuple[str, ...], least: Amount, most: Amount
+        self,
+        spending: Spending,
+        number: int,
+        who: tuple[str, ...],
+        least: Amount,
+        most: Amount,
+        account: Account | None = None,
     ) -> None:
-        self._spending, self.number, self.who = spending, number, who
+        self._spending, self.number, self.who, self.account = spending, number, who, account
         self.least, self.most = least, most
         self.settled = False
 
@@ -55,6 +62,7 @@ class Spending:
         if journal is not None:
             self._spent, self._calls = journal.load(self._day)
         self._under_way: dict[str, list[Reservation]] = {}
+        self.grants: Callable[[str], Account | None] = lambda _key: None
         self._waiting: dict[str, list[Waiter[None]]] = {}
         self.refused = 0
 
@@ -71,7 +79,9 @@ class Spending:
         least = Amount(prompt * model.price_input / 1e6, prompt)
         dear = CACHE_WRITE * least.usd + output * model.price_output / 1e6
         most = Amount(dear, prompt + output)
-        who = self._who(key)
+        who, account = self._who(key), self.grants(key)
+        if account is not None:
+            self._granted(account, least)
         for name in who:
             cap, spent = self._cap(name, key), self._spent.get(name, NONE)
             if over(spent + least, cap) or over(spent, cap, reached=True):
@@ -82,8 +92,10 @@ class Spending:
             full = sum((one.most for one in held), self._spent.get(name, NONE) + most)
             if held and over(full, self._cap(name, key)):
                 return None
+        if account is not None and not account.hold(most):
+            return None
         self._calls += 1
-        found = Reservation(self, self._calls, who, least, most)
+        found = Reservation(self, self._calls, who, least, most, account)
         if self._journal is not None:
             self._journal.append(self._day, who, most, found.number)
         for name in who:
@@ -107,6 +119,8 @@ class Spending:
     def settle(self, call: Reservation, cost: Amount) -> None:
         """A reservation's business. What can't be written is counted here, and stays at the most on disk."""
         self._turn_day()
+        if call.account is not None:
+            call.account.settle(call.most, cost)
         for name in call.who:
             self._spent[name] = self._spent.get(name, NONE) + cost
             held = [one for one in self._under_way.pop(name, ()) if one is not call]
@@ -136,6 +150,13 @@ class Spending:
                 "usd_cap": cap.usd or None,
                 "tokens_cap": cap.tokens or None,
             }
+
+    def _granted(self, account: Account, least: Amount) -> None:
+        try:
+            account.admit(least)
+        except SpendCap:
+            self.refused += 1
+            raise
 
     def _who(self, key: str) -> tuple[str, ...]:
         tenant = f"tenant:{self._tenancy.of(key).name}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.actors.owning import owned
 from perdure.edges.log_events import grade
 from perdure.edges.resident import rss_bytes
+from perdure.edges.session.kin import Relatives, line_of
 from perdure.events import Event, Notice, TurnFinished
 from perdure.kernel.pauses import Pauses
 from perdure.records import Usage
@@ -80,6 +81,7 @@ def host_status(
         "outbox": services.outbox.figures(),
         "engines": services.engines.lines(),
         "memory": services.memories.line(),
+        "subagents": services.family.line(),
         "models": services.calls.lines(),
         "fallbacks": services.fallbacks.lines(),
         "totals": {
@@ -126,7 +128,19 @@ def session_line(session: Session) -> dict[str, Any]:
         "cache": cache_line(session),
         "errors": list(session.turns.tally.errors),
         "next_timer": session.alarms.due,
+        **kindred(t.relatives),
     }
+
+
+def kindred(relatives: Relatives) -> dict[str, Any]:
+    """Parent and children of a session, where it has any: by key, with the state that is on record."""
+    told: dict[str, Any] = {}
+    if relatives.own is not None:
+        told["parent"] = relatives.own.grant.parent
+        told["subagent"] = line_of(relatives.own)
+    if relatives.begun:
+        told["children"] = [line_of(kin) for kin in relatives.children]
+    return told
 
 
 def cache_line(session: Session) -> dict[str, Any]:

@@ -235,7 +235,8 @@ class Timers:
             self.note(key, self._clock.wall_ms() + wait)
         else:
             self._failed.pop(key, None)
-            now = self._clock.wall_ms()
+            now, told = self._clock.wall_ms(), self._known.get(key)  # by itself, since it was rung
+            due = min((each for each in (due, told) if each is not None), default=None)
             self.note(key, due if due is None or due > now else now + SOON)
 
     async def _one_beat(self, key: str, due: int) -> None:

@@ -35,9 +35,11 @@ from perdure.edges.session.facts import (
 )
 from perdure.edges.session.files import Held
 from perdure.edges.session.fold import owed
+from perdure.edges.session.kin import ALONE, used
 from perdure.edges.session.rewrite import Prepared, Truncated, commit
 from perdure.edges.session.tail import descends, open_session
 from perdure.edges.session.writer import ForeignWrite
+from perdure.edges.spend import Amount
 from perdure.errors import Fenced, StorageFailed
 from perdure.records import (
     Assistant,
@@ -75,6 +77,7 @@ class Transcript(OffChain):
         self.foreign = 0  # appends of other programs that were taken in
         self.channel = ""  # by which answers go out, if any
         self.stand_in = False  # the model in use is not the session's choice: its answers don't make it so
+        self.spent: Callable[[], Amount | None] = lambda: None  # by a subagent's calls
         self.load(held.opened)
 
     def load(self, opened: Opened) -> None:
@@ -94,6 +97,7 @@ class Transcript(OffChain):
         self.pins = marked(opened.pins) if ended else opened.pins
         self.timers = {timer.id: timer for timer in opened.timers}
         self.delivered = {each.engine: each.entry for each in opened.delivered}
+        self.relatives = opened.relatives
         self._take_places(opened)
         self.size = sum(map(self._weigh, self.items), Measure())
 
@@ -176,7 +180,8 @@ class Transcript(OffChain):
         entry, now = self._new_id(), self._wall_ms()
         out = mark_of(message, self.channel, self.owes, now, self.session_id) if self.owes else None
         aside = self.stand_in and isinstance(message, Assistant)
-        facts = Facts(self.file.epoch, origin, made, evidence, sent, learned, out, aside)
+        spent = self.spent() if isinstance(message, Assistant) else None
+        facts = Facts(self.file.epoch, origin, made, evidence, sent, learned, out, aside, spent)
         self._chain(entry, lambda leaf: lines.message_line(entry, leaf, now, message, facts))
         self._upkeep.settled(evidence)
         if out is not None:
@@ -340,6 +345,7 @@ class Transcript(OffChain):
             owes=self.owes,
             timers=tuple(self.timers.values()),
             delivered=tuple(Delivered(*each) for each in self.delivered.items()),
+            relatives=None if self.relatives == ALONE else used(self.relatives, self.spent() or Amount()),
         )
 
     # --- bytes ------------------------------------------------------------------------------------

@@ -240,12 +240,14 @@ class Turns:
             case Returned(Overflowed() as overflow):
                 session.state = "settling"
                 session.compacting.overflowed(overflow)
-            case Cancelled() if (
-                session.leaving.closing or not self.aborted
-            ):  # by the host's end, not by a user
+            case Cancelled() if session.leaving.closing:
                 session.leaving.finish_close()
-            case Cancelled():
+            case Cancelled() if self.aborted:
                 self.end_badly("aborted", "aborted by the user")
+            case Cancelled() if session.subagents.cut_off():
+                self.end_badly("error", "the turn's task was killed")
+            case Cancelled():  # by the host's end, not by a user
+                session.leaving.finish_close()
             case Failed(StorageFailed() as error):
                 self._wait_for_the_disk()
                 session.services.log.error("turn.not_written", session=session.key, error=str(error))
@@ -342,13 +344,14 @@ class Turns:
         session.sending.want()
         session.services.events.publish(TurnFinished(key, reply))
         session.alarms.turn_over(rested)
+        session.subagents.turn_over(rested)
         self.hooks(rested.stop)
         turn_over(session)
         if session.leaving.closing:
             session.leaving.finish_close()
         elif session.opening.renewing is not None:
             session.leaving.begin_anew()
-        elif session.transcript.pending and self._pause is None:
+        elif session.transcript.pending and self._pause is None and not session.subagents.stopping:
             self.start()
 
     def tidy(self) -> None:

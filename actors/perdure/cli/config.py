@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from perdure.actors.subagents.tools import SPECS
 from perdure.cli.output import emit, fail, say
 from perdure.edges import state as state_folder
 from perdure.edges.config import check, load
@@ -70,7 +71,7 @@ def known() -> dict[str, list[str]]:
         "engines": list(Registry().ids()),
         "memories": list(Registry().memories()),
         "triggers": list(Registry().triggers()),
-        "tools": [tool.spec.name for tool in every],
+        "tools": [*(tool.spec.name for tool in every), *(spec.name for spec in SPECS)],
     }
 
 

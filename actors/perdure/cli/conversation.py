@@ -26,6 +26,8 @@ from perdure.events import (
     Notice,
     Reply,
     Said,
+    SubagentEnded,
+    SubagentStarted,
     ToolEnded,
     ToolStarted,
     TurnFinished,
@@ -230,6 +232,10 @@ class Conversation:
                 self._question()  # the next of the batch
             case Notice(_, kind, text) if not self._is_answer(kind, text):
                 self._screen.note(f"  [{kind}: {text}]")
+            case SubagentStarted(_, child, _, label):
+                self._screen.note(f"  [subagent {label or child} …]")
+            case SubagentEnded(_, child, _, state):
+                self._screen.note(f"  [subagent {child}: {state}]")
             case TurnFinished(_, reply):
                 self._finished(reply)
             case _:

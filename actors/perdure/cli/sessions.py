@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.actors.status import kindred
 from perdure.cli import folder as looking
 from perdure.cli.output import emit, one_line, patience, say, size, table, warn
 from perdure.cli.transcript import paragraphs
@@ -20,7 +21,7 @@ from perdure.edges.session.encode import encode_message
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer, parse_header, reading
 from perdure.edges.session.lines import iso
-from perdure.edges.session.links import is_subagent, link_of, named
+from perdure.edges.session.links import is_subagent, lineage, link_of, named
 from perdure.edges.session.scan import BOM, FIRST_BLOCK, read
 from perdure.edges.session.tail import open_session
 from perdure.errors import UnreadableFile, UsageError
@@ -42,7 +43,8 @@ class Wanted:
 def run_list(*, wanted: Wanted, state: Path | None, as_json: bool) -> int:
     """The sessions of a state folder, the latest first.
 
-    Where the index knows a file as it is, it isn't opened; else its first block is read.
+    Where the index knows a file as it is, it isn't opened; else its first block is read. Of subagents the
+    tail is: how they ended stands there.
     """
     if wanted.limit is not None and wanted.limit < 1:
         raise UsageError(f"--limit {wanted.limit}: a number of sessions from 1 on")
@@ -83,7 +85,8 @@ def _chosen(rows: list[looking.Row], wanted: Wanted) -> tuple[list[looking.Row],
 def _print_list(listed: list[dict[str, Any]]) -> None:
     rows: list[tuple[str, ...]] = [("session", "name", "entries", "size", "updated (UTC)", "remarks")]
     for entry in listed:
-        told = [problem["kind"] for problem in entry["problems"]]
+        told = [f"{entry['state']}, child of {entry['parent'] or 'nobody known'}"] if entry["state"] else []
+        told += [problem["kind"] for problem in entry["problems"]]
         told += ["put aside by /new"] if entry["kind"] == "put_aside" else []
         told += [f"{entry['earlier']:,} earlier, put aside by /new"] if entry["earlier"] else []
         key = entry["key"] or entry["file"]
@@ -97,10 +100,13 @@ def _print_list(listed: list[dict[str, Any]]) -> None:
 
 def _listed(row: looking.Row, counts: looking.Known) -> dict[str, Any]:
     known = counts.get((row.key or "", row.size, row.mtime_ns)) if not row.aside else None
+    line = lineage(row.key or "", Path(row.path))
     return {
         "key": row.key,
         "name": known.name if known else None,
         "kind": _kind(row),
+        "parent": line.parent if line else None,
+        "state": line.state if line else None,
         "file": row.path,
         "entries": known.entries if known else None,
         "bytes": row.size,
@@ -182,6 +188,7 @@ def _as_json(target: Target, opened: Opened) -> dict[str, Any]:
         "leaf": opened.leaf,
         "compaction": opened.compaction,
         "link": _link(target, opened),
+        **kindred(opened.relatives),
         "earlier": [os.fspath(path) for path in _earlier(target)],
         "waiting": [{"entry": p.entry, "sender": p.letter.sender} for p in opened.pending],
         "messages": [

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from perdure.actors.status import kindred
 from perdure.cli import folder as looking
 from perdure.cli import hosted
 from perdure.cli.output import emit, one_line, say, size, table, warn
@@ -134,6 +135,7 @@ def _session(
         "last_compaction": opened.compaction,
         "cache": _cache(opened, broken.get(row.key or "")),
         "errors": list(_errors(opened))[-MOST_ERRORS:],
+        **kindred(opened.relatives),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from perdure.actors.directory import Directory
 from perdure.actors.services import Services
+from perdure.actors.subagents.mail import Look
 from perdure.edges.erasing import Erased, Eraser
 from perdure.edges.session import links
 from perdure.edges.session.lock import holder_of
@@ -37,7 +38,10 @@ class Deleting:
             for each in barred:
                 self._directory.unbar(each)
             raise
+        parent = self._services.family.open.get(key)
         found = [await self._erase(each) for each in every]
+        if parent is not None:  # it has lost a child that had not ended
+            self._services.family.tell(parent, Look())
         await self._services.engines.forget()
         if not found[-1].files:
             raise SessionNotFound(f"{key}: no such session: see `perdure sessions list`")
@@ -61,6 +65,7 @@ class Deleting:
         erased = await self._services.io.run(self.eraser.erase, key)
         self._services.upkeep.erased(key)
         self._services.timers.note(key, None)
+        self._services.family.closed(key)
         self._directory.unbar(key, gone=True)
         if erased.files:
             self._told(erased)

@@ -26,6 +26,8 @@ from perdure.actors.owning import EVENT
 from perdure.actors.resolver import HostResolver, ModelFactory
 from perdure.actors.services import Services, configured_timing
 from perdure.actors.spending import Spending
+from perdure.actors.subagents.family import Family
+from perdure.actors.subagents.tools import subagent_tools
 from perdure.actors.tenancy import Tenancy
 from perdure.actors.timers import Timers
 from perdure.actors.triggering import choose
@@ -173,8 +175,11 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     tools = given.tools
     if tools is None:
         tools = default_tools(settings, approvals.granted, ahead=True)
-    by_name = {tool.spec.name: tool for tool in (*tools, *more)}
     services: Services
+    ours = subagent_tools(settings, lambda: services)
+    own = {tool.spec.name for tool in tools}  # a program's tool of such a name goes before ours
+    ours = tuple(tool for tool in ours if tool.spec.name not in own)
+    by_name = {tool.spec.name: tool for tool in (*tools, *ours, *more)}
     lent = Lending(ground.folder.path, settings.plugins, lambda: services)
     stand_ins: list[str] = []
     engines = Roster(
@@ -241,6 +246,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
             lent=lent,
             workspace=resolved.workspace,
         ),
+        family=Family(settings.subagents, clock),
         lent=lent,
         engines=engines,
         state=ground.folder.path,
@@ -264,6 +270,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         tracing=tracing(settings.tracing, given.environ, virtual=clock.virtual),
     )
     directory = Directory(services)
+    services.family.reach, services.spending.grants = directory.reach, directory.account
     forget = storage.forgetting(ground.folder, ground.durable.journal)
     eraser = Eraser(
         ground.folder.path, blobs, ground.upkeep.index, forget_journal=forget, sync=ground.io.sync
@@ -271,7 +278,9 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     retaining = Retaining(services, directory, eraser, blobs, ground.folder, settings.retention)
     if settings.retention.anything:
         kernel.spawn("retention", retaining.run)
-    return Furnished(services, directory, resolved, Deleting(services, directory, eraser), retaining)
+    deleting = Deleting(services, directory, eraser)
+    services.family.delete = deleting.delete
+    return Furnished(services, directory, resolved, deleting, retaining)
 
 
 def _models(ground: Ground, given: Given) -> tuple[ModelInfo, Mapping[str, ModelFactory]]:

@@ -144,7 +144,7 @@ class Running:
                 await self.upkeep.flush()
                 await self.services.engines.dispose()
         finally:  # of a program being cancelled, the dispatcher too: the kernel's stop serves this mail
-            self.closing = True
+            self.closing = self.services.family.closing = True
             self.services.outbox.close(self.directory.awake)
             self.directory.ask_to_close(now=True)
 
@@ -154,7 +154,7 @@ class Running:
         What is cut off goes on at the next start. The end of `async with` drains, where nobody has.
         """
         self._must_run()
-        self.closing = True
+        self.closing = self.services.family.closing = True
         if self.drained is None:
             self.services.outbox.close(self.directory.awake)
             ends = (self.directory, self.settlers, self.clock, self.log)
@@ -265,7 +265,7 @@ class Running:
         """Sessions whose lock a dead host left behind were awake when it died: look at them once."""
         for lock in sorted(self.files.root.rglob("*.jsonl.lock")):
             key = self.files.key(lock.with_suffix(""))
-            if key is not None:
+            if key is not None and self.files.exists(key):
                 self.log("session.left_awake", session=key)
                 self._wake(key)
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from perdure.actors.memories.chosen import Chosen
 from perdure.actors.prompting import agent_of, agent_settings, prompt_parts
 from perdure.actors.resolver import OUTPUT_CAP, HostResolver, lines_for, pruning
+from perdure.actors.subagents.tools import subagent_tools
 from perdure.context import environment
 from perdure.context.environment import Environment
 from perdure.context.prompt.knowledge import query_of
@@ -78,7 +79,10 @@ def resolve(
         folder,
         default=info,
         factories={},
-        tools={tool.spec.name: tool for tool in (*default_tools(settings), *chosen.tools)},
+        tools={
+            tool.spec.name: tool
+            for tool in (*default_tools(settings), *subagent_tools(settings), *chosen.tools)
+        },
         workspace=root,
         window=room,
         guidance=chosen.guidance,

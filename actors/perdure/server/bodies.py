@@ -65,12 +65,16 @@ class Answered(Record):
 
 
 class Listed(Record):
-    """A session. `updated`: ISO 8601. `awake`: in memory at this moment."""
+    """A session. `updated`: ISO 8601. `awake`: in memory at this moment. Of a subagent `parent` and `state`:
+    how it ended, `open` where it has not, `unknown` where it runs under no grant; null of any other.
+    """
 
     key: str
     bytes: int
     updated: str
     awake: bool
+    parent: str | None = None
+    state: str | None = None
 
 
 class Page(Record):
@@ -123,6 +127,20 @@ class Told(Record):
 
     key: str
     text: str
+
+
+class Halting(Strict):
+    """What is to stop. `tree`: all subagents below the session as well."""
+
+    tree: bool = False
+
+
+class Halted(Record):
+    """Whether anything was stopped; `below`: subagents that have ended by it."""
+
+    key: str
+    stopped: bool
+    below: tuple[str, ...] = ()
 
 
 class Stopped(Record):
@@ -271,6 +289,8 @@ EXAMPLES: dict[type[Record], Record] = {
     Forked: Forked(_KEY, "agent:main:cli:dm:copy", "019b8c1f3b0011a2", 4),
     Told: Told(_KEY, "The model is now anthropic/claude-sonnet-4-5."),
     Stopped: Stopped(_KEY, True),
+    Halting: Halting(True),
+    Halted: Halted(_KEY, True, ("agent:main:subagent:5f0c1a2b",)),
     Focus: Focus("the open questions"),
     Truncation: Truncation(),
     ToEntry: ToEntry("019b8c1f"),

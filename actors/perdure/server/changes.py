@@ -21,6 +21,8 @@ from perdure.server.bodies import (
     Focus,
     Fork,
     Forked,
+    Halted,
+    Halting,
     Labelled,
     Line,
     ModelRef,
@@ -124,6 +126,13 @@ async def abort(call: Call) -> Response:
     key = await call.known()
     await call.body(Nothing)
     return json(Stopped(key, await call.host.abort(key)))
+
+
+async def stop(call: Call) -> Response:
+    """Stop the session's turn; with `tree` every subagent below it has ended when this answers."""
+    key, asked = await call.known(), await call.body(Halting)
+    stopped, below = await call.host.stop(key, tree=asked.tree)
+    return json(Halted(key, stopped, below))
 
 
 async def begin_anew(call: Call) -> Response:

@@ -131,6 +131,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _change("undo", changes.undo_compaction, "Take the latest compaction back."),
     _change("truncate", changes.truncate, "Move covered entries into a segment.", b.Truncation),
     _change("abort", changes.abort, "Stop the running turn.", gives=b.Stopped),
+    _change("stop", changes.stop, "Stop a session, and with `tree` all below it.", b.Halting, b.Halted),
     _change("switch", changes.switch, "Go on behind another entry.", b.ToEntry),
     _change("label", changes.label, "Name an entry.", b.Labelled),
     _change("rename", changes.rename, "Name a session.", b.Named),

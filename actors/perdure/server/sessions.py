@@ -11,11 +11,12 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from perdure.actors.status import session_line
+from perdure.actors.status import kindred, session_line
 from perdure.edges.session.encode import encode_message
 from perdure.edges.session.files import Listed as File
 from perdure.edges.session.files import SessionFiles
 from perdure.edges.session.lines import iso
+from perdure.edges.session.links import lineage
 from perdure.edges.session.tail import open_session
 from perdure.errors import SessionNotFound, StorageFailed
 from perdure.kernel.io import IoPolicy
@@ -37,9 +38,17 @@ async def listed(call: Call) -> Response:
     found = await call.host.io.run(_owned, call, agent)
     page = [file for file in found if (file.key or "") > after][: limit + 1]
     awake = call.host.directory.awake
+    lines = await call.host.io.run(lambda: [lineage(f.key or "", Path(f.path)) for f in page[:limit]])
     rows = tuple(
-        Listed(file.key or "", file.size, iso(file.mtime_ns // 1_000_000), file.key in awake)
-        for file in page[:limit]
+        Listed(
+            file.key or "",
+            file.size,
+            iso(file.mtime_ns // 1_000_000),
+            file.key in awake,
+            line.parent if line else None,
+            line.state if line else None,
+        )
+        for file, line in zip(page[:limit], lines, strict=True)
     )
     return json(Page(rows, rows[-1].key if len(page) > limit else None))
 
@@ -76,6 +85,7 @@ def _asleep(key: str, path: Path) -> dict[str, Any]:
         "errors": [],
         "name": opened.name,
         "leaf": opened.leaf,
+        **kindred(opened.relatives),
     }
 
 

@@ -72,6 +72,14 @@ EVENTS: dict[str, tuple[Grade, str]] = {
     "retention.unmet": ("warning", "a rule of retention can't be met: what it would take is in use"),
     "retention.failed": ("error", "the state folder could not be looked through for retention"),
     "memory.over": ("warning", "the process is larger than its budget: resting sessions are put to sleep"),
+    # --- subagents
+    "subagent.begun": ("note", "a session has begun a child"),
+    "subagent.ended": ("note", "a child has ended; its file says how, and its parent is told"),
+    "subagent.not_told": ("warning", "a child's result did not reach its parent: it is brought again"),
+    "subagent.not_wanted": ("warning", "nobody takes a child's result: its parent is gone, or began anew"),
+    "subagent.not_closed": ("error", "a child that is gone could not be closed: its parent looks again"),
+    "subagent.not_deleted": ("warning", "a child that was to go could not be deleted"),
+    "subagent.not_taken_back": ("note", "of a child that did not begin there was nothing to delete"),
     # --- timers, heartbeats, answers on their way out
     "timer.fired": ("note", "a timer's message was delivered"),
     "timer.skipped": ("note", "a timer that was missed is not made up for"),

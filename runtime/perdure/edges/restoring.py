@@ -3,7 +3,8 @@
 Files go into `<folder>.restoring` first (a second try goes on with what is there and right), and the folder
 is renamed when all of it fits. What was written behind the backup is unknown here: the original may have
 answered the letters that wait in it. So a restored copy doesn't, unless told: they count as taken, are
-listed, and a redelivery is answered from the record. A turn that was cut off isn't taken up either.
+listed, and a redelivery is answered from the record. A turn that was cut off isn't taken up either, and
+subagents that had not ended count as lost.
 The ownership counter goes on far above the original's, so that no line or id of one is like one of the other.
 """
 
@@ -25,6 +26,7 @@ from perdure.edges.placement import LocalPlacement
 from perdure.edges.session import branching, copying, lines
 from perdure.edges.session.files import Held, SessionFiles
 from perdure.edges.session.ids import MOST
+from perdure.edges.session.kin import closings
 from perdure.edges.session.tail import open_session
 from perdure.edges.state import StateFolder, create
 from perdure.errors import PerdureError, StorageFailed, UnreadableFile, UsageError
@@ -156,7 +158,7 @@ def _settled(files: SessionFiles, manifest: Manifest, now_ms: int, *, answer: bo
         try:
             opened = open_session(listed.path)
             interrupted = bool(opened.items) and branching.waits(opened.items[-1])
-            if not opened.pending and not interrupted:
+            if not (opened.pending or interrupted or opened.relatives.owes):
                 continue
             letters = _take(files.open(listed.key, now_ms), now_ms)
         except PerdureError as error:
@@ -178,6 +180,9 @@ def _take(held: Held, now_ms: int) -> list[tuple[str, str, int]]:
         if opened.items and branching.waits(opened.items[-1]):
             last, made = opened.items[-1].entry, held.ids.entry(now_ms)
             rows.append(lines.resume_line(made, opened.leaf, now_ms, last, epoch, never=True))
+        for fact in closings(opened.relatives, now_ms, "it went on elsewhere: this is a restored copy"):
+            made, name = held.ids.entry(now_ms), opened.session_id
+            rows.append(lines.child_line(made, opened.leaf, now_ms, name, epoch, fact))
         if rows:
             held.file.append(rows)
     finally:

@@ -22,6 +22,7 @@ from perdure.edges.settings_hosting import (
     RetentionSettings,
     Seconds,
     ServerSettings,
+    SubagentSettings,
     TenantSettings,
     TracingSettings,
 )
@@ -308,6 +309,7 @@ class Settings(Record):
     retention: RetentionSettings = RetentionSettings()
     outbound: tuple[OutboundSettings, ...] = ()
     limits: LimitSettings = LimitSettings()
+    subagents: SubagentSettings = SubagentSettings()
     server: ServerSettings = ServerSettings()
     tracing: TracingSettings = TracingSettings()
     models: ModelSettings = ModelSettings()

@@ -101,6 +101,27 @@ class LimitSettings(Record):
     tools_at_once: Positive = 32
 
 
+class SubagentSettings(Record):
+    """`[subagents]`: whether agents may begin child sessions (`sessions_spawn` …), and what those may use.
+
+    `max_depth` of a child below its root; `max_children` that one session has open, `max_total` all of the
+    host. A child ends after `timeout_seconds`, whatever it does; `tokens` and `usd` are its grant where the
+    call asks for none (0: no limit of its own); a call may ask for less time and more or less of the others,
+    never for more than its parent has left. `context_tokens`: of a projected context. `archive_minutes`: a
+    child that ended is deleted so long after its end (0: never).
+    """
+
+    enabled: bool = False
+    max_depth: Annotated[int, Meta(ge=1, le=64)] = 1
+    max_children: Positive = 5
+    max_total: Positive = 64
+    timeout_seconds: Seconds = 3_600.0
+    tokens: Count = 0
+    usd: Money = 0.0
+    context_tokens: Positive = 4_000
+    archive_minutes: Annotated[float, Meta(ge=0, le=5_256_000)] = 0.0
+
+
 class RetentionSettings(Record):
     """`[retention]`: what a state folder keeps; zero keeps everything, and so is every default.
 

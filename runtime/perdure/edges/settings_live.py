@@ -42,7 +42,7 @@ RULES: dict[str, str] = {
     "channels": LIVE,
     "tools.approve": LIVE, "tools.approval_seconds": LIVE,
     "tools.allow": TOOLS, "tools.deny": TOOLS, "tools.exec": TOOLS, "tools.workspace": FIXED,
-    "mcp": TOOLS,
+    "mcp": TOOLS, "subagents": TOOLS,
     "plugins.slots": PLUGINS, "plugins.strict": PLUGINS, "plugins.config": PLUGINS,
     "plugins.shadow": PLUGINS, "plugins.shadow_share": PLUGINS, "plugins.deadline_seconds": LIVE,
     "memory": PLUGINS,

@@ -213,6 +213,11 @@ class Kernel:
         if self._group is not None:
             self._group.cancel_scope.cancel()
 
+    @property
+    def closing(self) -> bool:
+        """Nothing is begun any more."""
+        return self._boxes.closed or self._jobs.closed
+
     def kill(self) -> None:
         """From now on tell nobody anything, as if the process had died; then leave the `async with`."""
         self._jobs.mute = True

@@ -161,6 +161,29 @@ def sessions_export(
     return run(target, out=out, format=format, force=force, state=state, as_json=json)
 
 
+@sessions.command(name="stop", group=BRANCHES)
+def sessions_stop(
+    key: Key,
+    /,
+    *,
+    tree: Annotated[
+        bool,
+        Parameter(
+            name="--tree", negative="", help="All subagents below it as well, theirs too.", show_default=False
+        ),
+    ] = False,
+    state: State = None,
+    json: Json = False,
+) -> int:
+    """Stop what a session does just now, in the host that runs it.
+
+    A subagent that is stopped has ended, and its parent is told. Exit code: 0 stopped, 1 nothing ran.
+    """
+    from perdure.cli.stopping import run
+
+    return run(key, tree=tree, state=state, as_json=json)
+
+
 @sessions.command(name="delete", group=BRANCHES)
 def sessions_delete(
     key: Key,

@@ -24,6 +24,8 @@ from perdure.events import (
     Notice,
     Reply,
     Said,
+    SubagentEnded,
+    SubagentStarted,
     ToolEnded,
     ToolStarted,
     TurnFinished,
@@ -44,6 +46,8 @@ _EVENTS: dict[str, type[Event]] = {
     "approval.asked": ApprovalAsked,
     "approval.answered": ApprovalAnswered,
     "notice": Notice,
+    "subagent.started": SubagentStarted,
+    "subagent.ended": SubagentEnded,
     "turn.finished": TurnFinished,
 }
 

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from perdure.context.truncation.dag import COMPACTION, Bridges, Graph, Node, View
 from perdure.records import Record
 
-CHECKPOINT, OUTBOX, TIMER = "perdure.checkpoint", "perdure.outbox", "perdure.timer"
+CHECKPOINT = "perdure.checkpoint"
+CARRIED = frozenset({"perdure.outbox", "perdure.timer", "perdure.child"})  # by every later checkpoint
 RECORDS = frozenset({"perdure.segment", "perdure.restored", "perdure.discarded"})
 """What tells of earlier truncations: without it nobody knew where the entries of a segment stood."""
 
@@ -239,10 +240,10 @@ def _positions(graph: Graph, ids: Collection[str]) -> set[int]:
 
 
 def _replaced(nodes: Sequence[Node], view: View) -> set[int]:
-    """Checkpoints before the view that a newer one has replaced; deliveries and timers that one carries."""
+    """Checkpoints before the view that a newer one has replaced; what else a later one carries."""
     found = [at for at, node in enumerate(nodes) if node.off_chain and node.custom == CHECKPOINT]
     made = [at for at, node in enumerate(nodes) if node.type == COMPACTION and node.epoch >= 0]
-    told = [at for at, node in enumerate(nodes) if node.off_chain and node.custom in (OUTBOX, TIMER)]
+    told = [at for at, node in enumerate(nodes) if node.off_chain and node.custom in CARRIED]
     newest = max((*found, *made), default=-1)
     old = (*found[:-1], *(at for at in told if at < newest))
     return {at for at in old if at < view.path[view.first]}

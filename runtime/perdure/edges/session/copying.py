@@ -15,6 +15,7 @@ from perdure.context.truncation.dag import Node
 from perdure.edges.session import splice, tolerant
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.facts import VERSION, Checkpoint, Opened, Seen
+from perdure.edges.session.kin import ALONE
 from perdure.edges.session.load import Loaded
 from perdure.records import Decision, Items
 
@@ -105,4 +106,5 @@ def checkpoint_of(opened: Opened, epoch: int, decisions: Mapping[str, Decision])
         owes=opened.owes,
         timers=opened.timers,
         delivered=opened.delivered,
+        relatives=opened.relatives if opened.relatives != ALONE else None,
     )

@@ -14,6 +14,8 @@ from perdure.context.tokens.estimator import Estimator
 from perdure.contracts import Letter
 from perdure.edges.schedule import Timer
 from perdure.edges.session.ids import Epoch
+from perdure.edges.session.kin import ALONE, Relatives
+from perdure.edges.spend import Amount
 from perdure.records import Decision, Items, Pinned, Record
 
 VERSION = 1
@@ -77,6 +79,7 @@ class Facts(Record):
     `evidence`: hashes of outputs that this entry keeps elsewhere. Only here does a session own a hash: a
     text or an argument that names one may come from anywhere. `learned`: what this answer's usage taught
     about its model's tokens. `out`: the answer goes out. `stand_in`: its model is not the session's choice.
+    `spent`: what a subagent's calls used by now.
     """
 
     epoch: int = 0
@@ -87,6 +90,7 @@ class Facts(Record):
     learned: Estimator | None = None
     out: Mark | None = None
     stand_in: bool = False
+    spent: Amount | None = None
 
 
 class Settings(Record):
@@ -137,7 +141,7 @@ class Checkpoint(Record):
     `prev` is the previous compaction's id; of a checkpoint that is no compaction's, the latest one's.
     `compactions` counts the one that carries it. `covered_bytes` lie in the file but are covered.
     `session` is the header's id: a copied file has no part in `pending`, `recent`, `outgoing`,
-    `timers`, `delivered`.
+    `timers`, `delivered`, `relatives`.
     `owes`: as what the running turn's answer goes out ("": not at all).
     """
 
@@ -162,6 +166,7 @@ class Checkpoint(Record):
     owes: str = ""
     timers: tuple[Timer, ...] = ()
     delivered: tuple[Delivered, ...] = ()
+    relatives: Relatives | None = None
 
 
 class PathEntry(Record):
@@ -218,6 +223,7 @@ class Opened(Record):
     owes: str = ""
     timers: tuple[Timer, ...] = ()
     delivered: tuple[Delivered, ...] = ()
+    relatives: Relatives = ALONE
 
     @property
     def searched(self) -> bool:

@@ -25,6 +25,7 @@ from perdure.edges.session import keys, lines, swap
 from perdure.edges.session.facts import Opened
 from perdure.edges.session.header import newer
 from perdure.edges.session.ids import MOST, Ids
+from perdure.edges.session.kin import ChildGrant, Fact
 from perdure.edges.session.lock import SessionLock
 from perdure.edges.session.tail import open_session
 from perdure.edges.session.upgrade import upgrade
@@ -151,8 +152,11 @@ class SessionFiles:
         now_ms: int,
         parent_session: str | None = None,
         timers: tuple[Timer, ...] = (),
+        grant: ChildGrant | None = None,
     ) -> Held:
         """A new session file with its header; an empty file (of a crash, a full disk) is begun in place.
+
+        `grant`: of a subagent, which stands in it from its first byte on.
 
         `UsageError` if there is one; `Locked`, `StorageFailed`.
         """
@@ -162,6 +166,9 @@ class SessionFiles:
             lines.timer_line(self.ids.entry(now_ms), None, now_ms, session, self._grant.token, timer)
             for timer in timers
         )
+        if grant is not None:
+            entry, fact = self.ids.entry(now_ms), Fact(grant.run, own=True, grant=grant)
+            header += lines.child_line(entry, None, now_ms, session, self._grant.token, fact)
         lock = SessionLock(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from perdure.context.tokens.estimator import with_learned
 from perdure.context.truncation.dag import COMPACTION, Node
 from perdure.edges.schedule import Timer, came
-from perdure.edges.session import own
+from perdure.edges.session import kin, own
 from perdure.edges.session.decode import WireEntry, decode_entry
 from perdure.edges.session.facts import (
     OVER,
@@ -93,6 +93,7 @@ class Known:
         self.owes = base.owes if mine else ""
         self.engine = base.settings.engine
         self._delivered = {each.engine: each.entry for each in (base.delivered if mine else ())}
+        self.relatives = (base.relatives if mine else None) or kin.ALONE
 
     @property
     def outgoing(self) -> tuple[Outgoing, ...]:
@@ -175,6 +176,9 @@ class Known:
                 self.engine = self.engine if chosen is None else chosen or None
                 if session == self.session:
                     self._delivered |= {upto.engine: upto.entry} if upto is not None else {}
+            case "perdure.child":
+                if (told_of := own.kin_of(entry)) is not None and told_of[0] == self.session:
+                    self.relatives = kin.taken(self.relatives, told_of[1])
             case "perdure.resume":
                 if (resumed := own.resume_of(entry)) is not None:
                     self.resumed.append(resumed)
@@ -196,6 +200,8 @@ class Known:
             if facts.out.to:
                 mark = facts.out
                 self._outgoing[node.id] = Outgoing(node.id, mark.to, mark.event, mark.at)
+        if facts.spent is not None:
+            self.relatives = kin.used(self.relatives, facts.spent)
         if facts.origin is not None:
             self.owes = owed(self.owes, facts.origin.owes)
             sender, mid = facts.origin.sender, facts.origin.mid

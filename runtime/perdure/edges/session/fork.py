@@ -17,15 +17,26 @@ from perdure.edges.session.branching import waits
 from perdure.edges.session.copying import checkpoint_of, of_view
 from perdure.edges.session.decode import decode_entry
 from perdure.edges.session.files import SessionFiles
+from perdure.edges.session.kin import ChildGrant, Fact
 from perdure.edges.session.load import Loaded, load
 from perdure.edges.session.lock import SessionLock
 from perdure.errors import StorageFailed, UnreadableFile, UsageError
 
 
 def fork(
-    files: SessionFiles, source: Loaded, leaf: str, key: str, epoch: int, now_ms: int, *, sync: bool
+    files: SessionFiles,
+    source: Loaded,
+    leaf: str,
+    key: str,
+    epoch: int,
+    now_ms: int,
+    *,
+    sync: bool,
+    grant: ChildGrant | None = None,
 ) -> Path:
     """Make the session of `key` from the path to `leaf`. The whole file at once, or none.
+
+    `grant`: it is a subagent's from then on.
 
     Raises `UsageError` if there is one, `SegmentGone`, `Locked`, `StorageFailed`. Blocking.
     """
@@ -36,7 +47,7 @@ def fork(
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock.acquire(now_ms)
-        _write(files, source, leaf, path, key, epoch, now_ms, sync=sync)
+        _write(files, source, leaf, path, key, epoch, now_ms, sync=sync, grant=grant)
     except OSError as error:
         raise StorageFailed(f"{path}: can't be made ({error.strerror})") from None
     finally:
@@ -54,6 +65,7 @@ def _write(
     now_ms: int,
     *,
     sync: bool,
+    grant: ChildGrant | None,
 ) -> None:
     temp = path.with_name(f"{path.name[:180]}.{epoch:x}.tmp")
     try:
@@ -69,6 +81,10 @@ def _write(
             )
             out.writelines(_path(source, leaf))
         _finish(files, source, leaf, temp, epoch, now_ms)
+        if grant is not None:
+            made, fact = load(temp), Fact(grant.run, own=True, grant=grant)
+            id, end = files.ids.entry(now_ms), made.opened(decode=False).leaf
+            _append(temp, lines.child_line(id, end, now_ms, made.header.id, epoch, fact))
         if sync:
             disk.sync_file(temp)
         disk.rename(temp, path)

@@ -20,6 +20,7 @@ from perdure.contracts import Letter
 from perdure.edges.schedule import Timer
 from perdure.edges.session.encode import encode_content, encode_message
 from perdure.edges.session.facts import NEVER, VERSION, Checkpoint, Delivered, Facts, Mark, Origin, Outgoing
+from perdure.edges.session.kin import Fact
 from perdure.records import Decision, Message, Pinned
 
 _encode = msgspec.json.Encoder().encode
@@ -192,6 +193,14 @@ def engine_line(
     )
 
 
+def child_line(
+    id: str, leaf: str | None, timestamp_ms: int, session_id: str, epoch: int, fact: Fact
+) -> bytes:
+    """A subagent begins, has ended, or its parent has the result (`kin`)."""
+    data = {"session": session_id, "fact": _told(fact)}
+    return _off_chain("child", id, leaf, timestamp_ms, epoch, data)
+
+
 def resume_line(
     id: str, leaf: str | None, timestamp_ms: int, entry: str, epoch: int, *, never: bool = False
 ) -> bytes:
@@ -291,12 +300,25 @@ def _facts(facts: Facts) -> dict[str, Any]:
         field["out"] = _stated(facts.out)
     if facts.stand_in:
         field["stand_in"] = True
+    if facts.spent is not None:
+        field["spent"] = facts.spent
     return field
 
 
 def _origin(origin: Origin) -> dict[str, Any]:
     told = {"sender": origin.sender, "mid": origin.mid, "arrived": origin.arrived}
     return told | {"owes": origin.owes} if origin.owes else told
+
+
+def _told(fields: Any) -> Any:
+    """What a record says beyond its defaults, those in it included."""
+    if isinstance(fields, tuple):
+        return [_told(each) for each in fields]
+    if not isinstance(fields, msgspec.Struct):
+        return fields
+    defaults = {field.name: field.default for field in msgspec.structs.fields(fields)}
+    told = {name: getattr(fields, name) for name in fields.__struct_fields__}
+    return {name: _told(value) for name, value in told.items() if value != defaults[name]}
 
 
 def _stated(fields: Mark | Outgoing) -> dict[str, Any]:
@@ -312,8 +334,11 @@ def _decision(decision: Decision) -> dict[str, Any]:
 
 
 def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
-    data = msgspec.to_builtins(msgspec.structs.replace(checkpoint, pending=()))
+    data = msgspec.to_builtins(msgspec.structs.replace(checkpoint, pending=(), relatives=None))
     assert isinstance(data, dict)
+    del data["relatives"]
+    if checkpoint.relatives is not None:
+        data["relatives"] = _told(checkpoint.relatives)
     data["outgoing"] = [_stated(each) for each in checkpoint.outgoing]
     data["pending"] = [{"entry": p.entry, "letter": _letter(p.letter)} for p in checkpoint.pending]
     return data

@@ -13,10 +13,20 @@ from typing import Literal, TypeAlias
 
 from perdure.edges.session import keys
 from perdure.edges.session.header import read_header, reading
-from perdure.errors import UnreadableFile
+from perdure.edges.session.tail import open_session
+from perdure.errors import PerdureError, UnreadableFile
 from perdure.records import Record
 
 Kind: TypeAlias = Literal["reset", "fork", "subagent"]
+
+
+class Lineage(Record):
+    """A subagent's parent (where it is named) and how it stands: the terminal record of its own file, `open`
+    while there is none, `unknown` where it runs under no grant of ours.
+    """
+
+    parent: str | None
+    state: str
 
 
 class Link(Record):
@@ -66,6 +76,21 @@ def parent_of(path: Path) -> str | None:
     except UnreadableFile:
         return None
     return header.parent_session if header is not None else None
+
+
+def lineage(key: str, path: Path) -> Lineage | None:
+    """Of a subagent; `None` for any other session, and for what can't be read. Reads the file's tail."""
+    if not is_subagent(key):
+        return None
+    try:
+        found = open_session(path, search=False)
+    except (PerdureError, OSError):
+        return None
+    own = found.relatives.own
+    if own is None:
+        link = link_of(key, found.parent_session)
+        return Lineage(link.key if link is not None else None, "unknown")
+    return Lineage(own.grant.parent, "open" if own.ending is None else own.ending.state)
 
 
 def spawned(key: str, sessions: Iterable[tuple[str, Path]]) -> list[str]:

@@ -77,6 +77,7 @@ def opened(
         resumed=tuple(known.resumed),
         timers=known.timers,
         delivered=known.delivered,
+        relatives=known.relatives,
         since_checkpoint=file.size - max(0, known.at),
         unread=unread,
         torn=torn,

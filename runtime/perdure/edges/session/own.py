@@ -27,6 +27,8 @@ from perdure.edges.session.facts import (
     Pending,
 )
 from perdure.edges.session.ids import Epoch
+from perdure.edges.session.kin import Fact
+from perdure.edges.spend import Amount
 from perdure.errors import UnreadableFile
 from perdure.records import Decision, PinKind, Pinned
 
@@ -53,6 +55,7 @@ class _Facts(Struct, gc=False):
     sent: Any = ""
     stand_in: Any = False
     out: Any = None
+    spent: Any = None
 
 
 class _Letter(Struct, gc=False):
@@ -109,6 +112,11 @@ class _Timer(Struct, gc=False):
     cleared: list[str] = []
 
 
+class _Child(Struct, gc=False):
+    session: str
+    fact: Fact
+
+
 class _Segment(Struct, gc=False):
     segment: str = ""
     cut: dict[str, str] | None = None
@@ -158,9 +166,9 @@ def facts_of(entry: WireEntry) -> Facts | None:
     learned = None if wire.learned is None else _shaped(wire.learned, Estimator)
     learned = learned if learned is not None and learned.sound else None
     out = None if wire.out is None else _shaped(wire.out, Mark)
-    return Facts(
-        wire.e, wire.inbox, decisions, tuple(wire.evidence), sent, learned, out, wire.stand_in is True
-    )
+    spent = None if wire.spent is None else _shaped(wire.spent, Amount)
+    aside = wire.stand_in is True
+    return Facts(wire.e, wire.inbox, decisions, tuple(wire.evidence), sent, learned, out, aside, spent)
 
 
 def compaction_facts(entry: WireEntry) -> dict[str, Any]:
@@ -260,6 +268,12 @@ def engine_of(entry: WireEntry) -> tuple[str | None, str, Delivered | None]:
     if wire is None:
         return None, "", None
     return wire.chosen, wire.session, None if wire.told is None else _shaped(wire.told, Delivered)
+
+
+def kin_of(entry: WireEntry) -> tuple[str, Fact] | None:
+    """A `perdure.child` entry: the session id it is for, and what it tells."""
+    wire = _shaped(_value(entry.data), _Child)
+    return None if wire is None else (wire.session, wire.fact)
 
 
 def pin_of(id: str, entry: WireEntry) -> Pinned | None:

@@ -33,14 +33,14 @@ def survey(listed: Listed) -> Row:
         updated=listed.mtime_ns // 1_000_000,
         open_turn=open_turn(opened),
         name=opened.name,
-        pending=len(opened.pending) + sum(each.under_way for each in opened.outgoing),
+        pending=len(opened.pending) + sum(each.under_way for each in opened.outgoing) + opened.relatives.owes,
         next_timer=next_timer(opened),
     )
 
 
 def next_timer(opened: Opened) -> int | None:
     """When the earliest timer comes, as far as the file tells it without a clock."""
-    found: list[int] = []
+    found: list[int] = [0] if opened.relatives.owes else []  # who reads files looks at them at once
     for timer in opened.timers:
         try:
             due = due_of(timer, timer.due)
