@@ -27,6 +27,7 @@ def _later(where: str) -> Make:
 ENGINES: Mapping[str, Make] = {
     "legacy": LegacyEngine,
     "lossless": _later("lossless.engine:Lossless"),
+    "similarity": _later("similarity:Similarity"),
 }
 MEMORIES: Mapping[str, Make] = {
     "none": NoMemory,
