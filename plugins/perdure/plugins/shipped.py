@@ -28,6 +28,7 @@ ENGINES: Mapping[str, Make] = {
     "legacy": LegacyEngine,
     "lossless": _later("lossless.engine:Lossless"),
     "similarity": _later("similarity:Similarity"),
+    "cross-session": _later("cross_session.engine:CrossSession"),
 }
 MEMORIES: Mapping[str, Make] = {
     "none": NoMemory,
