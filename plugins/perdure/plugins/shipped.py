@@ -29,6 +29,7 @@ ENGINES: Mapping[str, Make] = {
     "lossless": _later("lossless.engine:Lossless"),
     "similarity": _later("similarity:Similarity"),
     "cross-session": _later("cross_session.engine:CrossSession"),
+    "retrieval": _later("retrieval.engine:Retrieval"),
 }
 MEMORIES: Mapping[str, Make] = {
     "none": NoMemory,
