@@ -190,6 +190,13 @@ def test_a_forgotten_session_is_gone_from_every_other_and_from_the_file(made: Ag
     assert all(b"4711" not in path.read_bytes() for path in made.runtime.store.iterdir())
 
 
+def test_a_deleted_session_is_forgotten_while_the_engine_runs(made: Agent) -> None:
+    made.said("a", user("Remember that the door code is 4711."), says("ok"))
+    assert "4711" in made.shown("b")
+    anyio.run(made.engine.forget_session, "agent:main:cli:dm:a", "id-main-a")
+    assert "4711" not in made.shown("b")
+
+
 def test_a_deleted_child_is_forgotten(made: Agent) -> None:
     made.said("a", user("Remember that the door code is 4711."), says("ok"))
     parent = made.context("p")

@@ -255,6 +255,14 @@ def test_a_purged_session_leaves_nothing(made: Session) -> None:
     assert not [path for path in made.runtime.store.rglob("*") if path.is_file()]
 
 
+def test_a_deleted_session_is_forgotten_while_the_engine_runs(made: Session) -> None:
+    made.add(user("The vault code is 4711-KESTREL."), says("Noted."))
+    made.deliver()
+    anyio.run(made.engine.forget_session, KEY, "s1")
+    assert not [path for path in made.runtime.store.rglob("*") if path.is_file()]
+    assert anyio.run(made.engine.bootstrap, made.context()).cursor == ""
+
+
 @pytest.mark.parametrize("file", ["index.sqlite", "state.sqlite"])
 @pytest.mark.parametrize("how", ["garbage", "cut", "deleted"])
 def test_a_store_that_is_damaged_or_lost_is_made_again_from_the_session(

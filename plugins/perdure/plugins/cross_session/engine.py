@@ -108,6 +108,10 @@ class CrossSession:
         if end == "deleted":
             await self._lent.run_blocking(partial(self._forget, agent(context.session_key), child_key))
 
+    async def forget_session(self, key: str, session_id: str) -> None:
+        """A session was deleted for good: its notes go out of all others, too."""
+        await self._lent.run_blocking(partial(self._forget, agent(key), session_id))
+
     async def dispose(self) -> None:
         """Close what is open."""
         await self._lent.run_blocking(self._notes.close)

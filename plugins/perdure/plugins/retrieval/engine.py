@@ -7,7 +7,6 @@ compacted, because nothing that is left out is lost: it is in the index, found b
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, TypeVar
@@ -26,7 +25,7 @@ from perdure.contracts import (
 )
 from perdure.errors import DamagedStore
 from perdure.plugins import options, views
-from perdure.plugins.retrieval.index import Index, folder_of
+from perdure.plugins.retrieval.index import Index, folder_of, purge
 from perdure.plugins.retrieval.tail import Asked, Tail, tail
 from perdure.plugins.search.store import Chunk
 from perdure.plugins.shelf import Shelf
@@ -90,6 +89,10 @@ class Retrieval:
             return await delegate()
         return EngineCompaction(True, False, "what is left out of requests is found when it is asked for")
 
+    async def forget_session(self, key: str, session_id: str) -> None:
+        """A session was deleted for good."""
+        await self._lent.run_blocking(partial(self._forget, session_id))
+
     async def dispose(self) -> None:
         """Close what is open."""
         await self._lent.run_blocking(self._indexes.close)
@@ -113,9 +116,12 @@ class Retrieval:
         with self._indexes.store(session) as index:
             return work(index)
 
-    def _begin_again(self, session: str) -> None:
+    def _forget(self, session: str) -> None:
         self._indexes.let_go(session)
-        shutil.rmtree(folder_of(self._lent.store, session), ignore_errors=True)
+        purge(self._lent.store, session)
+
+    def _begin_again(self, session: str) -> None:
+        self._forget(session)
         self._do(session, lambda index: index.state.note("rebuilding", "yes"))
 
     async def _rebuild(self, context: EngineContext) -> None:
