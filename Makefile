@@ -8,7 +8,7 @@ PEERS := $(VENV)/peers
 PI := @mariozechner/pi-coding-agent
 PI_VERSION := 0.66.1
 
-.PHONY: demo test check conformance interop bench kill defences soak load canaries trees clean
+.PHONY: demo test check conformance interop bench kill defences soak load engines canaries trees clean
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'perdure needs Python 3.11 or newer'"
@@ -64,6 +64,9 @@ load: $(VENV)/.bench  ## a thousand clients over loopback, some slow, some vanis
 
 trees: $(VENV)/.test  ## random trees of 500 subagents with failures, compactions, sleeps and kills of the host
 	PERDURE_TREES=full $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/host/test_subagent_trees.py
+
+engines: $(VENV)/.bench  ## the same sessions under every context engine, with planted facts; PERDURE_SESSIONS=DIR
+	$(BIN)/python -m benchmarks --only engines
 
 canaries: $(VENV)/.test  ## a million random requests of a thousand tenants; none sees what is another's
 	PERDURE_CANARIES=full $(BIN)/python -m pytest tests/server/test_isolation.py -n 2 -o faulthandler_timeout=0 \

@@ -1,6 +1,6 @@
 """Fills a host with sessions and tells what they own by the host's count, and by the process's growth.
 
-`python helpers_memory_program.py SESSIONS TURNS CHARS WORD`: JSON with bytes a session.
+`python helpers_memory_program.py SESSIONS TURNS CHARS WORD [ENGINE]`: JSON with bytes a session.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ async def fill(clock: VirtualClock) -> dict[str, int]:
         return play.text()
 
     info, tools = ModelInfo("scripted", "test", window=1_000_000), [Fn("look", look)]
+    environ = {"PERDURE_PLUGINS__SLOTS__CONTEXT_ENGINE": (*sys.argv, "legacy")[5]}
+    options: dict[str, Any] = {"accounting": False, "most_awake": 10_000, "environ": environ}
     with tempfile.TemporaryDirectory() as folder:
-        async with hosted(
-            Path(folder), play, clock, info=info, tools=tools, accounting=False, most_awake=10_000
-        ) as host:
-            for n in range(4):
+        async with hosted(Path(folder), play, clock, info=info, tools=tools, **options) as host:
+            for n in range(16):  # what an engine keeps for all is there then
                 await ask(host, "warm", f"agent:main:cli:dm:warm{n}")
             gc.collect()
             before, owned = rss_bytes(), host.services.memory.total

@@ -52,6 +52,7 @@ HEARTBEAT = (
     "Heartbeat: read HEARTBEAT.md if there is one and do what is due. "
     "If nothing needs attention, reply HEARTBEAT_OK."
 )
+PLUGINS = "PERDURE_PLUGINS__"
 INSTANT = 0.001  # long enough for everything of this instant to have happened
 WORKSPACE = "/workspace"  # what prompts and headers say, so that they are the same on every machine
 IDLE = 120.0  # seconds of silence that count as a stall: twice the longest latency of a recording
@@ -60,12 +61,19 @@ PATIENCE = 7 * 86400.0  # virtual seconds a step waits for its session before th
 
 
 class Player:
-    """One run. `folder` gets the state and the workspace; `window` and `seed` override the header's."""
+    """One run. `folder` gets state and workspace; `window`, `seed`, `engine` override the header's."""
 
     def __init__(
-        self, scenario: Scenario, folder: Path, *, window: int | None = None, seed: int | None = None
+        self,
+        scenario: Scenario,
+        folder: Path,
+        *,
+        window: int | None = None,
+        seed: int | None = None,
+        engine: str = "",
     ) -> None:
         header = scenario.header
+        self.engine = engine or header.engine
         self.scenario, self.folder = scenario, folder
         self.window = window or header.window
         self.clock = VirtualClock(header.seed if seed is None else seed, header.start)
@@ -117,7 +125,7 @@ class Player:
             shown_workspace=header.cwd or WORKSPACE,
             clock=self.clock,
             timing=Timing(model_idle=IDLE),
-            environ={},
+            environ={f"{PLUGINS}SLOTS__CONTEXT_ENGINE": self.engine, f"{PLUGINS}STRICT": "true"},
         )
         self._host = await host.__aenter__()
         host.services.events.subscribe("player", self.watch.event)

@@ -21,7 +21,7 @@ class Seen:
     def __init__(self) -> None:
         self.turns = self.steps = self.requests = self.refused = self.overflows = self.errors = 0
         self.compactions = self.truncations = self.largest = 0
-        self.usage = Usage()
+        self.usage = self.aside = Usage()  # of turns; of summaries and what plugins ask
         self.reply = self.stop = self.request = ""
         self.prompts = sha256()
         self.busy = False
@@ -81,8 +81,11 @@ class WatchedModel:
         try:
             async with aclosing(self._model.stream(request)) as events:
                 async for event in events:
-                    if not purpose and isinstance(event, Answer) and event.message.usage is not None:
-                        seen.largest = max(seen.largest, event.message.usage.prompt)
+                    used = event.message.usage if isinstance(event, Answer) else None
+                    if used is not None and purpose:
+                        seen.aside = seen.aside + used
+                    elif used is not None:
+                        seen.largest = max(seen.largest, used.prompt)
                     yield event
         except ModelError:
             seen.refused += self._model.refused - refused

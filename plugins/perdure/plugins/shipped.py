@@ -27,6 +27,9 @@ def _later(where: str) -> Make:
 ENGINES: Mapping[str, Make] = {
     "legacy": LegacyEngine,
     "lossless": _later("lossless.engine:Lossless"),
+    "similarity": _later("similarity:Similarity"),
+    "cross-session": _later("cross_session.engine:CrossSession"),
+    "retrieval": _later("retrieval.engine:Retrieval"),
 }
 MEMORIES: Mapping[str, Make] = {
     "none": NoMemory,
