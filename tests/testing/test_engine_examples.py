@@ -31,9 +31,13 @@ packages = ["my_package.py"]
 
 
 def fifteen_lines() -> str:
-    found = re.search(
-        r"<!-- engine -->\n```python\n(.*?)```", (EXAMPLES / "README.md").read_text(), re.DOTALL
-    )
+    return block("engine")
+
+
+def block(name: str) -> str:
+    """A piece of code of the README, by the mark before it."""
+    text = (ROOT / "README.md").read_text()
+    found = re.search(rf"<!-- {name} -->\n```python\n(.*?)```", text, re.DOTALL)
     assert found is not None
     return found[1]
 
@@ -81,7 +85,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     mine.mkdir(parents=True)
     (mine / "pyproject.toml").write_text(PYPROJECT)
     (mine / "my_package.py").write_text(fifteen_lines())
-    for package in (mine, EXAMPLES / "perdure-keyword-engine", EXAMPLES / "perdure-clerk"):
+    actor = root / "mine" / "my-actor"
+    actor.mkdir()
+    told = PYPROJECT.replace("my-package", "my-actor").replace("my_package", "my_actor")
+    (actor / "pyproject.toml").write_text(told.replace("recent", "porter"))
+    (actor / "my_actor.py").write_text(block("actor"))
+    for package in (mine, actor, EXAMPLES / "perdure-keyword-engine", EXAMPLES / "perdure-clerk"):
         made.install(package)
     return made
 
@@ -90,7 +99,7 @@ def test_the_engine_of_the_readme_has_fifteen_lines() -> None:
     assert len([line for line in fifteen_lines().splitlines() if line.strip()]) <= 15
 
 
-@pytest.mark.parametrize("engine", ["recent", "keyword", "clerk", "clerk-apart"])
+@pytest.mark.parametrize("engine", ["recent", "porter", "keyword", "clerk", "clerk-apart"])
 def test_one_line_of_configuration_chooses_an_installed_engine(engine: str, environment: Environment) -> None:
     done = environment.perdure("chat", "-m", "hello", "--json", engine=engine)
     assert done.returncode == 0, done.stderr
@@ -98,6 +107,8 @@ def test_one_line_of_configuration_chooses_an_installed_engine(engine: str, envi
     log = (environment.root / f"state-{engine}" / "runtime.log").read_text()
     assert "engine.fallback" not in log
     assert "engine.failed" not in log
+    if engine == "porter":
+        assert '"counted"' in log
     if engine.startswith("clerk"):
         assert '"noted"' in log  # the actor's own word, from this process or from its own
 
