@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from perdure.actors.messages import Snapshot, Tally
+from perdure.actors.messages import Snapshot
 from perdure.actors.pictures import Pictures
 from perdure.actors.services import Services
+from perdure.actors.tally import Tally
 from perdure.actors.turn import Turn
 from perdure.actors.view import unseen
 from perdure.context.pipeline import Scratch

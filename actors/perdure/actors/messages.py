@@ -13,7 +13,7 @@ from perdure.actors.outgoing import Ended
 from perdure.context.compaction.fold import Done
 from perdure.context.environment import Environment
 from perdure.context.tokens.estimator import Estimator, Measure
-from perdure.contracts import Letter, Recalled, Receipt
+from perdure.contracts import Letter, Receipt
 from perdure.edges.schedule import Timer
 from perdure.edges.session.facts import Delivered, Outgoing
 from perdure.edges.session.files import Held
@@ -386,16 +386,3 @@ class FellBack(Mail):
 
 
 TurnOutcome: TypeAlias = Rested | Overflowed | FellBack
-
-
-class Tally(Struct):
-    """What a turn has used so far; it outlives the restarts of the turn after an overflow."""
-
-    steps: int = 0
-    usage: Usage = Usage()
-    entries: list[str] = []
-    errors: list[str] = []
-    partial: str = ""
-    asked: int = 0  # wall ms when the latest request was sent
-    recalled_for: str = ""  # the user message for which memory was asked
-    recalled: tuple[Recalled, ...] = ()

@@ -10,9 +10,10 @@ from math import inf
 from typing import TypeVar
 
 from perdure.actors.gates import Slot
-from perdure.actors.messages import Snapshot, Tally
+from perdure.actors.messages import Snapshot
 from perdure.actors.services import Services, Timing
 from perdure.actors.spending import Reservation
+from perdure.actors.tally import Tally
 from perdure.context.pipeline import Prepared
 from perdure.contracts import Answer, CallStarted, ModelEvent, Request, TextDelta, ThinkingDelta
 from perdure.errors import ModelError

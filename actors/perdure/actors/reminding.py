@@ -9,8 +9,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from perdure.actors.engines.lent import newest_prompt
-from perdure.actors.messages import Snapshot, Tally
+from perdure.actors.messages import Snapshot
 from perdure.actors.services import Services
+from perdure.actors.tally import Tally
 from perdure.context.prompt.recalled import fitting, room_for, with_recalled
 from perdure.records import User
 

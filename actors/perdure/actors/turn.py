@@ -20,13 +20,13 @@ from perdure.actors.messages import (
     Overflowed,
     Rested,
     Snapshot,
-    Tally,
     TurnOutcome,
 )
 from perdure.actors.model_call import call_model, later
 from perdure.actors.pictures import Pictures
 from perdure.actors.reminding import reminded, unburdened
 from perdure.actors.services import Services
+from perdure.actors.tally import Tally
 from perdure.actors.tool_batch import run_batch
 from perdure.context import pipeline
 from perdure.context.cache.blame import Made

@@ -16,11 +16,11 @@ from perdure.actors.messages import (
     NextStep,
     Overflowed,
     Rested,
-    Tally,
     TurnEnded,
     Wake,
 )
 from perdure.actors.pictures import Pictures
+from perdure.actors.tally import Tally
 from perdure.actors.turn import Turn
 from perdure.actors.view import answered_at, at_rest
 from perdure.context.cache.watch import Watch
