@@ -81,7 +81,8 @@ class Host(Running):
     `models` and `factories` add models by reference and what makes them, by provider. `tools` replaces the
     default set. `engine`: a context engine of your own for all sessions; `trigger`: what starts their
     compactions; `flush`: called before one, with what it would take away, for text that is appended to the
-    day's note; `memory`: what its agents know next week.
+    day's note; `memory`: what its agents know next week, by default `memory-core`, and none where `tools` are
+    given and neither this nor the settings name one.
     `shown_workspace` is what prompts and headers say in place of the workspace's real path (so that a replay
     has the same bytes anywhere).
     `channels`: ways out for answers that no caller awaits, beside the configured ones.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.actors.engines.lent import Lent
-from perdure.actors.memories.chosen import Chosen, choose
+from perdure.actors.memories.chosen import Chosen, choose, slot_of
 from perdure.actors.services import Services
 from perdure.edges.forgetting import PLUGINS
 from perdure.edges.settings import Settings
@@ -32,7 +32,7 @@ def remembering(settings: Settings, folder: StateFolder) -> Chosen:
     plugins, tools = settings.plugins, settings.tools
     registry = Registry()
     return choose(
-        plugins.slots.memory,
+        slot_of(plugins.slots.memory),
         None,
         lambda id: registry.memory(id, Looked(id, folder.path, plugins.options(id), _no_host)),
         strict=False,

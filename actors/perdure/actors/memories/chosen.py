@@ -11,7 +11,12 @@ from perdure.edges.tools.builtin import offered
 from perdure.errors import PerdureError
 from perdure.records import ToolSpec
 
-NONE = "none"
+NONE, DEFAULT = "none", "memory-core"
+
+
+def slot_of(told: str, *, own_tools: bool = False) -> str:
+    """The id that fills the slot. A program that brings its own tools has none by default: they are all."""
+    return told or (NONE if own_tools else DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
