@@ -30,6 +30,7 @@ from perdure.context.pipeline import TransformContext
 from perdure.contracts import (
     CompactionTrigger,
     ContextEngine,
+    Forgotten,
     Letter,
     LetterKind,
     Memory,
@@ -194,6 +195,16 @@ class Host(Running):
         It may block. Raises `Busy` while something is under way in the session.
         """
         return await self._ask(key, lambda done: Changing(make, done), timeout)
+
+    async def forget(self, text: str, *, agent: str = "main", timeout: float = 300.0) -> Forgotten:
+        """Let the memory forget what says `text` (or stands at a source that it named), for one agent.
+
+        It goes from all that the memory made of it; what was said in a session stays there. Raises
+        `UsageError` where the memory can't, or the text says too little.
+        """
+        self._must_run()
+        key = arguments.a_key(f"agent:{agent}:cli:dm:local")
+        return await self.services.memories.forget(key, text, timeout)
 
     async def preview_compaction(self, key: str, focus: str = "") -> Previewed:
         """What `/compact` would do: costs model calls, stores nothing. Raises as `previewing.preview`."""

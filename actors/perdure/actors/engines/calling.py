@@ -6,19 +6,16 @@ At the deadline the caller goes on at once; what doesn't obey its cancellation i
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.jobs import Job
-from perdure.kernel.outcome import Outcome, Returned, describe, trace_of
+from perdure.kernel.outcome import Failed, Outcome, Returned, describe, trace_of
 from perdure.kernel.waiter import Waiter
 
 if TYPE_CHECKING:
     from perdure.actors.services import Services
-
-OBEYS = 1.0  # seconds that a call has to end which is stopped with its caller
 
 
 class PluginFailed(Exception):
@@ -77,12 +74,13 @@ async def call(
         job.cancel()
         raise PluginFailed(plugin, name, f"no answer within {seconds:g} s", hung=True) from None
     except BaseException:  # we are stopped ourselves: what comes next must not meet it
-        with clock.shield(), suppress(DeadlineExceeded):
+        with clock.shield():
             job.cancel()
-            await clock.wait(ended, OBEYS)
+            await clock.wait(ended)  # or until the kernel gives it up
         raise
     if not isinstance(outcome, Returned):
-        raise PluginFailed(plugin, name, describe(outcome), trace_of(outcome))
+        cause = outcome.error if isinstance(outcome, Failed) else None
+        raise PluginFailed(plugin, name, describe(outcome), trace_of(outcome)) from cause
     if returns is not None and not isinstance(outcome.value, returns):
         wanted = getattr(returns, "__name__", str(returns))
         raise PluginFailed(plugin, name, f"answered {type(outcome.value).__name__}, not {wanted}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from perdure.contracts import Memory, Tool
 from perdure.edges.tools.arguments import Checked
 from perdure.edges.tools.builtin import offered
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, UsageError
 from perdure.records import ToolSpec
 
 NONE, DEFAULT = "none", "memory-core"
@@ -65,6 +66,15 @@ def choose(
     )
     trouble = f"memory {memory.info.id}: other tools have the names {', '.join(double)}" if double else ""
     return Chosen(memory, kept, guidance, trouble)
+
+
+def forgets(chosen: Chosen) -> Callable[..., Any]:
+    """Its `forget`. Raises `UsageError` for a memory that has none."""
+    found: Callable[..., Any] | None = getattr(chosen.memory, "forget", None)
+    if found is None:
+        why = "keeps nothing" if chosen.id == NONE else "can't forget: it has to be done in its own store"
+        raise UsageError(f"memory {chosen.id!r} {why}")
+    return found
 
 
 def _check(memory: Memory, tools: tuple[Tool, ...], guidance: object) -> None:

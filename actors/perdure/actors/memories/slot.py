@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.actors.engines.calling import PluginFailed, call
-from perdure.actors.memories.chosen import NONE, Chosen
+from perdure.actors.memories.chosen import NONE, Chosen, forgets
 from perdure.actors.memories.figures import Figures
 from perdure.actors.memories.marks import Captured, Flushing
 from perdure.actors.prompting import agent_of
 from perdure.context.prompt.bootstrap import KNOWLEDGE_KINDS, session_kind
-from perdure.contracts import MemoryContext, Recalled
+from perdure.contracts import Forgotten, MemoryContext, Recalled
 from perdure.edges.marks import Marks
 from perdure.edges.settings_hosting import MemorySettings
+from perdure.errors import PerdureError
 from perdure.kernel.errors import Closed, DeadlineExceeded
 from perdure.kernel.waiter import Waiter
 from perdure.records import Items
@@ -99,6 +100,20 @@ class MemorySlot:
             raise PluginFailed(self.chosen.id, "capture", f"{AT_ONCE} calls have not ended yet")
         await self._call(key, capture, self.context(key), items, seconds=seconds)
 
+    # --- forgetting -------------------------------------------------------------------------------
+
+    async def forget(self, key: str, text: str, seconds: float) -> Forgotten:
+        """Let it forget. Raises `UsageError` where it can't or won't, `PerdureError` where it breaks."""
+        forget = forgets(self.chosen)
+        try:
+            return await self._call(  # type: ignore[no-any-return]
+                key, forget, self.context(key), text, seconds=seconds, returns=Forgotten
+            )
+        except PluginFailed as error:
+            if isinstance(error.__cause__, PerdureError):
+                raise error.__cause__ from None
+            raise PerdureError(f"memory {error}") from None
+
     # --- its end ----------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -119,13 +134,27 @@ class MemorySlot:
             except Exception as error:
                 log.warning("memory.not_disposed", memory=self.chosen.id, error=str(error))
 
-    async def _call(self, key: str, method: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+    async def _call(
+        self,
+        key: str,
+        method: Callable[..., Any],
+        *arguments: Any,
+        seconds: float,
+        returns: type | None = None,
+    ) -> Any:
         def over() -> None:
             self._under_way -= 1
 
         self._under_way += 1
         return await call(
-            self._services(), key, self.chosen.id, method, *arguments, seconds=seconds, over=over
+            self._services(),
+            key,
+            self.chosen.id,
+            method,
+            *arguments,
+            seconds=seconds,
+            returns=returns,
+            over=over,
         )
 
     # --- for status -------------------------------------------------------------------------------
