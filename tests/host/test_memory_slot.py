@@ -26,7 +26,7 @@ from helpers_host import (
 )
 from helpers_kernel import each_loop
 from helpers_memory import SMALL, Keeper, chosen, logged, long
-from perdure.actors.engines.calling import PluginFailed
+from perdure.actors.calling import PluginFailed
 from perdure.actors.memories.slot import AT_ONCE
 from perdure.actors.services import Timing
 from perdure.contracts import MemoryContext, Recalled

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.actors.engines.calling import PluginFailed, call
+from perdure.actors.calling import PluginFailed, call
 from perdure.actors.memories.chosen import NONE, Chosen, forgets
 from perdure.actors.memories.figures import Figures
 from perdure.actors.memories.marks import Captured, Flushing
