@@ -96,7 +96,7 @@ def test_tools_and_guidance_stand_in_every_session_in_the_same_bytes(loop: Backe
 def test_the_lists_of_tools_hold_for_those_of_the_memory(
     allow: tuple[str, ...], deny: tuple[str, ...], left: list[str], tmp_path: Path
 ) -> None:
-    memory = Keeper(tells("memory_search"), tells("memory_get"))
+    memory = Keeper(tells("memory_search"), tells("memory_get"), guidance="Look there first.")
     play = Play()
 
     async def main(clock: VirtualClock) -> None:
@@ -106,6 +106,7 @@ def test_the_lists_of_tools_hold_for_those_of_the_memory(
 
     virtual(main)
     assert names(play.last()) == left
+    assert ("Look there first." in system(play.last())) is bool(left)
 
 
 def test_a_name_that_is_taken_stays_with_its_holder_and_that_is_told(tmp_path: Path) -> None:

@@ -65,7 +65,8 @@ def choose(
         if tool.spec.name not in double and offered(tool.spec.name, allow, deny)
     )
     trouble = f"memory {memory.info.id}: other tools have the names {', '.join(double)}" if double else ""
-    return Chosen(memory, kept, guidance, trouble)
+    words = guidance if kept or not tools else ""  # they would speak of tools that nobody has
+    return Chosen(memory, kept, words, trouble)
 
 
 def forgets(chosen: Chosen) -> Callable[..., Any]:
