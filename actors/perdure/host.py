@@ -30,6 +30,7 @@ from perdure.context.pipeline import TransformContext
 from perdure.contracts import (
     CompactionTrigger,
     ContextEngine,
+    Forgotten,
     Letter,
     LetterKind,
     Memory,
@@ -81,7 +82,8 @@ class Host(Running):
     `models` and `factories` add models by reference and what makes them, by provider. `tools` replaces the
     default set. `engine`: a context engine of your own for all sessions; `trigger`: what starts their
     compactions; `flush`: called before one, with what it would take away, for text that is appended to the
-    day's note; `memory`: what its agents know next week.
+    day's note; `memory`: what its agents know next week, by default `memory-core`, and none where `tools` are
+    given and neither this nor the settings name one.
     `shown_workspace` is what prompts and headers say in place of the workspace's real path (so that a replay
     has the same bytes anywhere).
     `channels`: ways out for answers that no caller awaits, beside the configured ones.
@@ -193,6 +195,16 @@ class Host(Running):
         It may block. Raises `Busy` while something is under way in the session.
         """
         return await self._ask(key, lambda done: Changing(make, done), timeout)
+
+    async def forget(self, text: str, *, agent: str = "main", timeout: float = 300.0) -> Forgotten:
+        """Let the memory forget what says `text` (or stands at a source that it named), for one agent.
+
+        It goes from all that the memory made of it; what was said in a session stays there. Raises
+        `UsageError` where the memory can't, or the text says too little.
+        """
+        self._must_run()
+        key = arguments.a_key(f"agent:{agent}:cli:dm:local")
+        return await self.services.memories.forget(key, text, timeout)
 
     async def preview_compaction(self, key: str, focus: str = "") -> Previewed:
         """What `/compact` would do: costs model calls, stores nothing. Raises as `previewing.preview`."""

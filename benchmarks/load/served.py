@@ -21,6 +21,7 @@ from perdure.edges.models.accounting import Accounting
 from perdure.edges.models.reply import ScriptedReply, call, say
 from perdure.edges.models.scripted import ScriptedModel
 from perdure.edges.models.sources import demo_source
+from perdure.edges.models.summaries import is_flush_request
 from perdure.edges.settings import Settings
 from perdure.edges.settings_hosting import ServerSettings
 from perdure.host import Host
@@ -39,6 +40,8 @@ EVERY = 3  # one message in so many makes the model use a tool first
 def answer(body: dict[str, Any], request: Request) -> ScriptedReply:
     """What the demo's assistant says, at the pace of a real one."""
     found = demo_source(body, request)
+    if is_flush_request(request):
+        return found
     draw = int.from_bytes(blake2b(request.body[-400:], digest_size=4).digest(), "big") / 2**32
     latency = FIRST_TOKEN[0] + (FIRST_TOKEN[1] - FIRST_TOKEN[0]) * draw**3
     if (

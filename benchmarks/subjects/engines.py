@@ -17,7 +17,7 @@ import anyio
 
 from benchmarks import planting
 from benchmarks.measure import cpu, fresh, median, report, wall
-from perdure.actors.engines.calling import call
+from perdure.actors.calling import call
 from perdure.host import Host
 from perdure.plugins.retrieval.engine import Retrieval
 from perdure.records import Assistant, Item, Items, Text, User

@@ -23,6 +23,7 @@ from perdure.edges.session.facts import Checkpoint
 from perdure.edges.session.lines import checkpoint_line
 from perdure.edges.session.tail import open_session
 from perdure.edges.tools.builtin import default_tools
+from perdure.looking.memory import remembering
 from perdure.looking.resolving import resolve
 from perdure.looking.target import Target
 
@@ -251,8 +252,10 @@ def test_a_key_is_resolved_as_a_host_would(tmp_path: Path) -> None:
     settings = load(state=folder.root)
     found, _ = resolve(Target(file, KEY), open_session(file), settings, folder)
     info = catalog.resolve(catalog.default_ref({}))
-    tools = {tool.spec.name: tool for tool in default_tools(settings)}
-    host = HostResolver(settings, folder, default=info, factories={}, tools=tools)
+    memory = remembering(settings, folder)
+    tools = {tool.spec.name: tool for tool in (*default_tools(settings), *memory.tools)}
+    words = memory.guidance
+    host = HostResolver(settings, folder, default=info, factories={}, tools=tools, guidance=words)
     assert found == host.environment(KEY, host.model_for(KEY, None), "off")
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers_cli import fingerprint, run
-from helpers_host import KEY, session_path, tells
-from helpers_memory import Keeper
+from helpers_cli import fingerprint, python, run
+from helpers_host import KEY, Play, ask, session_path, tells, virtual
+from helpers_memory import Keeper, chosen
 from helpers_sessions import assistant, user, write
+from perdure.host import Host
+from perdure.kernel.virtual import VirtualClock
 from perdure.plugins import registry
 
 SETTINGS = '[plugins.slots]\nmemory = "keeper"\n[memory]\nrecall = "auto"\n'
@@ -55,6 +58,47 @@ def test_a_tool_of_the_memory_may_stand_in_the_lists(name: str, code: int, state
     ran = run("config", "check", "--state", state)
     assert ran.code == code
     assert ("did you mean memory_search?" in ran.out) is bool(code)
+
+
+def test_by_default_a_key_shows_the_tools_and_words_of_the_memory_as_a_host_sends_them(
+    tmp_path: Path,
+) -> None:
+    play = Play()
+
+    async def main(clock: VirtualClock) -> None:
+        async with Host(tmp_path, model=play.model(clock), clock=clock, environ={}) as host:
+            await ask(host, "hello")
+
+    virtual(main)
+    sent = play.last()
+    told = run("context", KEY, "--state", tmp_path, "--json").json["request"]
+    assert [tool["name"] for tool in sent["tools"]][-2:] == ["memory_search", "memory_get"]
+    assert told["tools"] == sent["tools"]
+    assert all("memory_search finds what" in json.dumps(body["system"]) for body in (told, sent))
+    assert not (tmp_path / "plugins").exists()
+
+
+def test_a_program_with_its_own_tools_has_no_memory_unless_it_names_one(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> None:
+        for n, (given, id) in enumerate((
+            ({"tools": ()}, "none"),
+            ({"tools": (), "settings": chosen("memory-core")}, "memory-core"),
+            ({"tools": (), "memory": Keeper()}, "keeper"),
+            ({"settings": chosen("none")}, "none"),
+            ({}, "memory-core"),
+        )):  # fmt: skip
+            options: dict[str, Any] = {"environ": {}, **given}
+            async with Host(tmp_path / str(n), model=Play().model(clock), clock=clock, **options) as host:
+                assert host.status()["memory"]["id"] == id
+
+    virtual(main)
+
+
+def test_a_host_starts_and_answers_without_what_only_an_index_needs(tmp_path: Path) -> None:
+    code = "import sys; from perdure.cli import main\ntry: main()\nfinally: print(*sys.modules)"
+    ran = python(code, "chat", "-m", "hi", "--state", tmp_path)
+    assert not {"apsw", "numpy", "sqlite_vec"} & set(ran.stdout.decode().split())
+    assert b"perdure.plugins.memory_core.memory" in ran.stdout
 
 
 def test_the_next_request_has_its_tools_and_words_and_names_what_only_a_host_recalls(state: Path) -> None:

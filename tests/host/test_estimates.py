@@ -61,7 +61,8 @@ def test_what_is_shown_stays_the_same_when_the_session_sleeps_and_when_the_host_
             await talked(host)
             before = shown(host)
             before["budget"] = msgspec.to_builtins(before["budget"])
-        (tmp_path / "state" / "perdure.toml").write_text(f"[models]\nwindow = {INFO.window}\n")
+        own = '[plugins.slots]\nmemory = "none"\n'  # as where a program brings its tools
+        (tmp_path / "state" / "perdure.toml").write_text(f"{own}[models]\nwindow = {INFO.window}\n")
         assert said(tmp_path) == before
         async with hosted(tmp_path, Play(), clock, **PLACE) as host:
             await host.command(KEY, "/status")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from helpers_host import (
@@ -23,12 +26,15 @@ from helpers_host import (
 )
 from helpers_kernel import each_loop
 from helpers_memory import SMALL, Keeper, chosen, logged, long
+from perdure.actors.calling import PluginFailed
+from perdure.actors.memories.slot import AT_ONCE
 from perdure.actors.services import Timing
 from perdure.contracts import MemoryContext, Recalled
 from perdure.edges.models.reply import fail, say
 from perdure.edges.settings import Settings, ToolSettings
 from perdure.errors import PerdureError, UsageError
 from perdure.host import Host
+from perdure.kernel.clock import RealClock
 from perdure.kernel.run import Backend
 from perdure.kernel.virtual import VirtualClock
 from perdure.plugins.registry import Registry
@@ -90,7 +96,7 @@ def test_tools_and_guidance_stand_in_every_session_in_the_same_bytes(loop: Backe
 def test_the_lists_of_tools_hold_for_those_of_the_memory(
     allow: tuple[str, ...], deny: tuple[str, ...], left: list[str], tmp_path: Path
 ) -> None:
-    memory = Keeper(tells("memory_search"), tells("memory_get"))
+    memory = Keeper(tells("memory_search"), tells("memory_get"), guidance="Look there first.")
     play = Play()
 
     async def main(clock: VirtualClock) -> None:
@@ -100,6 +106,7 @@ def test_the_lists_of_tools_hold_for_those_of_the_memory(
 
     virtual(main)
     assert names(play.last()) == left
+    assert ("Look there first." in system(play.last())) is bool(left)
 
 
 def test_a_name_that_is_taken_stays_with_its_holder_and_that_is_told(tmp_path: Path) -> None:
@@ -470,6 +477,38 @@ def test_a_memory_that_recalls_badly_costs_a_moment_and_a_line(fault: str, tmp_p
         assert logged(tmp_path, "memory.not_recalled")
 
     virtual(main)
+
+
+def test_a_memory_whose_threads_hang_is_asked_no_more_until_they_are_free(tmp_path: Path) -> None:
+    free = threading.Event()
+
+    class Stuck(Keeper):
+        def recall(self, context: MemoryContext, query: str, chars: int) -> Any:
+            self.asked.append((context, query, chars))
+            free.wait(30)
+            return ()
+
+    memory = Stuck()
+    settings = chosen("none", flush=False, recall="auto", recall_ms=1)
+
+    async def main() -> None:
+        clock = RealClock()
+        async with Host(tmp_path, model=Play().model(clock), settings=settings, memory=memory) as host:
+            slot = host.services.memories
+            while len(memory.asked) < AT_ONCE:
+                assert await slot.recall(KEY, "dock", 500) == ()
+            for _ in range(5):
+                assert await slot.recall(KEY, "dock", 500) == ()
+            assert len(memory.asked) == AT_ONCE
+            with pytest.raises(PluginFailed, match="64 calls have not ended"):
+                await slot.capture(KEY, (), 1)
+            free.set()
+            while host.services.daemons.busy:
+                await anyio.lowlevel.checkpoint()
+            while len(memory.asked) == AT_ONCE:
+                assert await slot.recall(KEY, "dock", 500) == ()
+
+    anyio.run(main)
 
 
 @pytest.mark.parametrize("key", [GROUP, CRON, CHILD])

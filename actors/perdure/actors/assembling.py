@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from perdure.actors.calling import PluginFailed
 from perdure.actors.engines.actor import Attachment, EngineActor
-from perdure.actors.engines.calling import PluginFailed
 from perdure.actors.engines.delivering import caught_up
 from perdure.actors.engines.lent import context_of
 from perdure.actors.engines.shadow import compared

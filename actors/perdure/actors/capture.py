@@ -64,7 +64,7 @@ async def capture(services: Services, key: str, mail: Capture) -> None:
         except Exception as failure:
             error = failure
             services.log.warning(
-                "memory.not_captured", session=key, memory=slot.chosen.id, error=repr(failure)
+                "memory.not_captured", session=key, memory=slot.chosen.id, error=str(failure)
             )
         slot.figures.capture_ended(error)
         given_up = error is not None and mark.tries + 1 >= TRIES

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
+from perdure.actors.calling import PluginFailed
 from perdure.actors.coordinator import Reason
 from perdure.actors.engines.actor import EngineActor
-from perdure.actors.engines.calling import PluginFailed
 from perdure.actors.engines.delivering import caught_up
 from perdure.actors.engines.lent import context_of
 from perdure.actors.gates import Slot

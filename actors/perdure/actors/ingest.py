@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.actors.engines.calling import PluginFailed
+from perdure.actors.calling import PluginFailed
 from perdure.actors.engines.delivering import deliver
 from perdure.actors.messages import Ingest
 from perdure.actors.services import Services

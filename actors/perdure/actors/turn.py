@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from perdure.actors.assembling import assemble
-from perdure.actors.engines.calling import PluginFailed
+from perdure.actors.calling import PluginFailed
 from perdure.actors.gates import Slot
 from perdure.actors.messages import (
     Append,

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from perdure.actors.memories.chosen import slot_of
 from perdure.actors.subagents.tools import SPECS
 from perdure.cli.output import emit, fail, say
 from perdure.edges import state as state_folder
@@ -112,7 +113,7 @@ def _engine(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 
 def _memory(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    chosen, ids = settings.plugins.slots.memory, known()["memories"]
+    chosen, ids = slot_of(settings.plugins.slots.memory), known()["memories"]
     if chosen not in ids:
         yield "plugins.slots.memory", _unknown("memory", chosen, ids), ", ".join(ids)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from perdure.actors.memories.chosen import slot_of
 from perdure.actors.status import kindred
 from perdure.cli import folder as looking
 from perdure.cli import hosted
@@ -74,7 +75,7 @@ def look(folder: StateFolder, settings: Settings, *, deep: bool = False) -> Repo
         "host": _host(looking.holder(folder), len(rows), len(awake)),
         "workers": [],
         "engines": [{"id": settings.plugins.slots.context_engine}],
-        "memory": {"id": settings.plugins.slots.memory},
+        "memory": {"id": slot_of(settings.plugins.slots.memory)},
         "models": [],
         "totals": {"sessions": len(rows), "bytes": sum(row.size for row in rows)},
     }

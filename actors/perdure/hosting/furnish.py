@@ -16,7 +16,7 @@ from perdure.actors.engines.roster import Roster
 from perdure.actors.fallbacks import Fallbacks
 from perdure.actors.gates import Gates
 from perdure.actors.inbound import Inbound
-from perdure.actors.memories.chosen import Chosen
+from perdure.actors.memories.chosen import Chosen, slot_of
 from perdure.actors.memories.chosen import choose as choose_memory
 from perdure.actors.memories.slot import MemorySlot
 from perdure.actors.memory import Memory
@@ -101,8 +101,9 @@ def session_files(ground: Ground) -> SessionFiles:
 def remembering(ground: Ground, given: Given, taken: Mapping[str, Tool], lent: Lending) -> Chosen:
     """The memory. One that is missing or broken is told at the start, or refused."""
     plugins, tools = ground.settings.plugins, ground.settings.tools
+    slot = slot_of(plugins.slots.memory, own_tools=given.tools is not None)
     found = choose_memory(
-        plugins.slots.memory,
+        slot,
         given.memory,
         lambda id: ground.registry.memory(id, lent(id)),
         strict=plugins.strict,
@@ -111,7 +112,7 @@ def remembering(ground: Ground, given: Given, taken: Mapping[str, Tool], lent: L
         deny=tools.deny,
     )
     if found.trouble:
-        ground.log.error("memory.fallback", memory=plugins.slots.memory, error=found.trouble)
+        ground.log.error("memory.fallback", memory=slot, error=found.trouble)
     return found
 
 
@@ -235,17 +236,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         calls=Calls(),
         fallbacks=Fallbacks(clock, resolved, settings, log),
         memory=memory(ground, given, events),
-        memories=MemorySlot(
-            chosen,
-            settings.memory,
-            ground.folder.path,
-            kernel=kernel,
-            clock=clock,
-            io=ground.io,
-            log=log,
-            lent=lent,
-            workspace=resolved.workspace,
-        ),
+        memories=MemorySlot(chosen, settings.memory, ground.folder.path, lambda: services),
         family=Family(settings.subagents, clock),
         lent=lent,
         engines=engines,

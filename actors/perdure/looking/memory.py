@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from perdure.actors.engines.lent import Lent
-from perdure.actors.memories.chosen import Chosen, choose
+from perdure.actors.memories.chosen import Chosen, choose, slot_of
 from perdure.actors.services import Services
 from perdure.edges.forgetting import PLUGINS
 from perdure.edges.settings import Settings
@@ -27,14 +28,18 @@ class Looked(Lent):
         return self._state / PLUGINS / self.name
 
 
-def remembering(settings: Settings, folder: StateFolder) -> Chosen:
+def remembering(settings: Settings, folder: StateFolder, lend: Callable[[str], Lent] | None = None) -> Chosen:
     """As `[plugins.slots] memory` says; `trouble` where a host would go on without, or not start."""
     plugins, tools = settings.plugins, settings.tools
     registry = Registry()
+
+    def looked(id: str) -> Lent:
+        return Looked(id, folder.path, plugins.options(id), no_host)
+
     return choose(
-        plugins.slots.memory,
+        slot_of(plugins.slots.memory),
         None,
-        lambda id: registry.memory(id, Looked(id, folder.path, plugins.options(id), _no_host)),
+        lambda id: registry.memory(id, (lend or looked)(id)),
         strict=False,
         taken=frozenset(tool.spec.name for tool in default_tools(settings)),
         allow=tools.allow,
@@ -50,5 +55,5 @@ def unasked(settings: Settings, chosen: Chosen) -> tuple[LedgerLine, ...]:
     return (LedgerLine("", "left_out", rule, 0, "dynamic"),) if recalls else ()
 
 
-def _no_host() -> Services:
+def no_host() -> Services:
     raise UsageError("a command that only looks has no host to lend")

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from perdure.contracts import Request, Tool, ToolContext, ToolOutput
-from perdure.edges.models.reply import ScriptedReply
-from perdure.edges.models.summaries import extractive_summariser, is_summary_request
+from perdure.edges.models.reply import ScriptedReply, say
+from perdure.edges.models.summaries import extractive_summariser, is_flush_request, is_summary_request
 from perdure.edges.tools.outcome import result
 from perdure.errors import ModelError
 from perdure.kernel.clock import Clock
@@ -66,9 +66,11 @@ class Stage:
 
 
 async def answer(stage: Stage, body: dict[str, Any], request: Request) -> ScriptedReply:
-    """The model's source: the next cue of the session; summaries are extracted and take none."""
+    """The model's source: the next cue of the session; summaries and notes take none."""
     if is_summary_request(body):
         return extractive_summariser(body, request)
+    if is_flush_request(request):
+        return say("NO_REPLY")
     session = request.session
     cue = stage.of(session).model()
     if cue is None:

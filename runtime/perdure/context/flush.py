@@ -56,8 +56,8 @@ def says_nothing(text: str) -> bool:
 
 
 def noted(text: str) -> str:
-    """What the model wants noted as it may stand in a note: no secret, no forged mark of where it is from."""
-    return redact(clean(text).strip()).replace("<!--", "<! --").replace("-->", "-- >")
+    """What the model wants noted as it may stand in a note: no secret, nothing that doesn't show."""
+    return redact(clean(text).strip())
 
 
 def prompt(part: Part, which: str, day: str) -> str:

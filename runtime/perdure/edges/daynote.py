@@ -4,6 +4,9 @@ There is no other way in: the name is made from the date, no link is followed, b
 end in one `O_APPEND` write (so that two writers lose nothing of each other), and are durable before it is
 said that they are there. A text that a session has noted already is not noted again: a flush that a crash
 cut off is made anew, and may say the same.
+
+A text can't end its own part of the note, say whose it is or replace what others said: comments, which say
+such things (`<!-- from: … -->`, `<!-- supersedes: … -->`), are broken in it so that it shows.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ class Origin(Record):
 
     def line(self) -> str:
         """As it stands above the text in the note."""
-        return f"<!-- {' '.join(('from:', self.session, *self.entries, 'trust:', self.trust))} -->"
+        words = (_word(self.session), *map(_word, self.entries))
+        return f"<!-- {' '.join(('from:', *words, 'trust:', self.trust))} -->"
 
 
 def name_of(now_ms: int, days: int = 0) -> str:
@@ -49,7 +53,7 @@ def append(root: Path, text: str, now_ms: int, origin: Origin | None = None, *, 
 
     Raises `OSError`. After one, a part of the text may stand in the note.
     """
-    body = text.encode("utf-8", "replace") + b"\n"
+    body = plain(text).encode("utf-8", "replace") + b"\n"
     with folder(root, (FOLDER,), create=True) as parent:
         if origin is not None and any(
             _held(parent, name_of(now_ms, days), origin.session, body, sync=sync) for days in (0, -1)
@@ -73,9 +77,14 @@ def append(root: Path, text: str, now_ms: int, origin: Origin | None = None, *, 
     return len(data)
 
 
+def plain(text: str) -> str:
+    """The text without comments, whose opening and closing are broken, and without NUL: that is no text."""
+    return text.replace("\0", "\ufffd").replace("<!--", "<! --").replace("-->", "-- >")
+
+
 def holds(note: bytes, session: str, body: bytes) -> bool:
     """Whether the session has noted that text there, whole."""
-    who = session.encode()
+    who = _word(session).encode()
     return any(found[1] == who and note.startswith(body, found.end()) for found in ORIGIN.finditer(note))
 
 
@@ -88,6 +97,11 @@ def refusal(root: Path) -> str:
         return f"{FOLDER} in the workspace is no folder"
     where = inside if inside.exists() else root
     return "" if os.access(where, os.W_OK | os.X_OK) else f"{where.name} can't be written"
+
+
+def _word(id: str) -> str:
+    """An id as one word of a comment: a file that was imported may say anything there."""
+    return re.sub(r"[^\w.-]", "_", id) or "_"
 
 
 def _size(fd: int, path: Path) -> int:

@@ -234,11 +234,12 @@ class McpSettings(Record):
 class SlotSettings(Record):
     """`[plugins.slots]`: which plugin fills a slot (`contextEngine` is accepted too).
 
+    `memory` empty: `memory-core`; none where the program brings its own tools and names no memory.
     `compaction_trigger` empty: what `[compaction] trigger` says.
     """
 
     context_engine: str = "legacy"
-    memory: str = "none"
+    memory: str = ""
     compaction_trigger: str = ""
 
 

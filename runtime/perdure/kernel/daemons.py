@@ -19,10 +19,10 @@ IDLE = 8  # threads kept for the next call
 
 
 class _Job:
-    __slots__ = ("done", "error", "fn", "token", "value")
+    __slots__ = ("done", "error", "fn", "over", "token", "value")
 
-    def __init__(self, fn: Callable[[], Any]) -> None:
-        self.fn, self.done, self.token = fn, anyio.Event(), current_token()
+    def __init__(self, fn: Callable[[], Any], over: Callable[[], None] | None) -> None:
+        self.fn, self.over, self.done, self.token = fn, over, anyio.Event(), current_token()
         self.value: Any = None
         self.error: BaseException | None = None
 
@@ -34,9 +34,9 @@ class Daemons:
         self.busy = 0
         self._idle: list[SimpleQueue[_Job]] = []
 
-    async def run(self, fn: Callable[[], Any]) -> Any:
-        """What `fn()` returns or raises. A cancelled wait leaves the thread to itself."""
-        job = _Job(fn)
+    async def run(self, fn: Callable[[], Any], over: Callable[[], None] | None = None) -> Any:
+        """What `fn()` returns or raises. A cancelled wait leaves the thread alone; `over`: it has ended."""
+        job = _Job(fn, over)
         inbox = self._idle.pop() if self._idle else self._thread()
         self.busy += 1
         inbox.put(job)
@@ -68,4 +68,6 @@ class Daemons:
         self.busy -= 1
         if len(self._idle) < IDLE:
             self._idle.append(inbox)
+        if job.over is not None:
+            job.over()
         job.done.set()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from perdure.actors.calling import PluginFailed, call
 from perdure.actors.engines import health
-from perdure.actors.engines.calling import PluginFailed, call
 from perdure.actors.engines.health import WELL, Condition
 from perdure.actors.services import Services
 from perdure.contracts import ContextEngine, EngineContext, EngineInfo, Tool

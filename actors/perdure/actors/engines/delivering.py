@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from perdure.actors.calling import PluginFailed
 from perdure.actors.engines.actor import Attachment, EngineActor
-from perdure.actors.engines.calling import PluginFailed
 from perdure.actors.engines.lent import context_of
 from perdure.actors.messages import Ingest, Snapshot
 from perdure.actors.services import Services

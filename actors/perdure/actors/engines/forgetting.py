@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from perdure.actors.calling import PluginFailed, call
 from perdure.actors.engines.actor import EngineActor
-from perdure.actors.engines.calling import PluginFailed, call
 from perdure.actors.services import Services
 from perdure.edges import forgetting
 

@@ -11,8 +11,8 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
+from perdure.actors.calling import PluginFailed
 from perdure.actors.engines.actor import EngineActor
-from perdure.actors.engines.calling import PluginFailed
 from perdure.actors.engines.delivering import deliver
 from perdure.actors.engines.lent import context_of
 from perdure.actors.messages import Snapshot

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from perdure.contracts import Memory, Tool
 from perdure.edges.tools.arguments import Checked
 from perdure.edges.tools.builtin import offered
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, UsageError
 from perdure.records import ToolSpec
 
-NONE = "none"
+NONE, DEFAULT = "none", "memory-core"
+
+
+def slot_of(told: str, *, own_tools: bool = False) -> str:
+    """The id that fills the slot. A program that brings its own tools has none by default: they are all."""
+    return told or (NONE if own_tools else DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,17 @@ def choose(
         if tool.spec.name not in double and offered(tool.spec.name, allow, deny)
     )
     trouble = f"memory {memory.info.id}: other tools have the names {', '.join(double)}" if double else ""
-    return Chosen(memory, kept, guidance, trouble)
+    words = guidance if kept or not tools else ""  # they would speak of tools that nobody has
+    return Chosen(memory, kept, words, trouble)
+
+
+def forgets(chosen: Chosen) -> Callable[..., Any]:
+    """Its `forget`. Raises `UsageError` for a memory that has none."""
+    found: Callable[..., Any] | None = getattr(chosen.memory, "forget", None)
+    if found is None:
+        why = "keeps nothing" if chosen.id == NONE else "can't forget: it has to be done in its own store"
+        raise UsageError(f"memory {chosen.id!r} {why}")
+    return found
 
 
 def _check(memory: Memory, tools: tuple[Tool, ...], guidance: object) -> None:

@@ -37,7 +37,7 @@ class Figures:
 
     def _ended(self, what: str, error: BaseException | None) -> None:
         self.failed[what] += error is not None
-        self.healthy, self.trouble = error is None, f"{what}: {error!r}"[:200] if error is not None else ""
+        self.healthy, self.trouble = error is None, f"{what}: {error}"[:200] if error is not None else ""
 
     def line(self) -> dict[str, Any]:
         """For `status`."""

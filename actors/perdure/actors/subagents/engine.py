@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from perdure.actors.calling import PluginFailed, call
 from perdure.actors.engines.actor import EngineActor
-from perdure.actors.engines.calling import PluginFailed, call
 from perdure.actors.engines.lent import SessionLent, context_of
 from perdure.actors.messages import Snapshot
 from perdure.actors.services import Services

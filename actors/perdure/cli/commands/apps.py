@@ -52,6 +52,14 @@ schedules = App(
     group=CHANGING,
     group_commands="Commands",
 )
+memory = App(
+    name="memory",
+    help="What agents know beyond a session: let them forget.",
+    version_flags=(),
+    group=KEEPING,
+    group_commands="Commands",
+)
+app.command(memory)
 app.command(sessions)
 app.command(outbox)
 app.command(schedules)

@@ -5,14 +5,16 @@ with trust, provenance and `superseded` beside it. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.contracts import Recalled, ToolOutput
-from perdure.plugins.search.searcher import Answer
-from perdure.plugins.search.stages import Found
 from perdure.records import Text
+
+if TYPE_CHECKING:
+    from perdure.plugins.search.searcher import Answer
+    from perdure.plugins.search.stages import Found
 
 SNIPPET = 700
 """Characters of a result that are shown; `memory_get` reads the rest."""

@@ -2,26 +2,28 @@
 
 `MEMORY.md` holds what lasts, `memory/YYYY-MM-DD.md` what happened; the model, the memory flush and the user
 write them. Nothing is stored here that the files don't say. An index belongs to one agent, and is made anew
-where it is missing, damaged or of another version.
+where it is missing, damaged or of another version. What it needs is imported with its first use: a host
+starts without SQLite and numpy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, TypeVar
 
 from perdure.contracts import Forgotten, MemoryContext, MemoryInfo, PluginRuntime, Recalled, Tool
 from perdure.plugins import options
 from perdure.plugins.memory_core.answers import recalled
-from perdure.plugins.memory_core.forgetting import forget
-from perdure.plugins.memory_core.index import Index
-from perdure.plugins.memory_core.indexes import Indexes
 from perdure.plugins.memory_core.settings import Settings
 from perdure.plugins.memory_core.tools import MemoryGet, MemorySearch
-from perdure.plugins.search.searcher import Answer
+
+if TYPE_CHECKING:
+    from perdure.plugins.memory_core.index import Index
+    from perdure.plugins.memory_core.indexes import Indexes
+    from perdure.plugins.search.searcher import Answer
 
 NAME = "memory-core"
 MOST_RECALLED = 5
@@ -41,7 +43,18 @@ class MemoryCore:
     def __init__(self, lent: PluginRuntime) -> None:
         self._lent = lent
         self.settings = options.read(Settings, lent.settings, NAME)
-        self.indexes = Indexes(lent.store, self.settings.vectors, virtual=lent.virtual)
+        self._indexes: Indexes | None = None
+        self._lock = Lock()
+
+    @property
+    def indexes(self) -> Indexes:
+        """Those of all agents. The first call imports what they need: make it in a thread."""
+        from perdure.plugins.memory_core.indexes import Indexes
+
+        with self._lock:
+            if self._indexes is None:
+                self._indexes = Indexes(self._lent.store, self.settings.vectors, virtual=self._lent.virtual)
+            return self._indexes
 
     def tools(self) -> tuple[Tool, ...]:
         return (MemorySearch(self), MemoryGet())
@@ -66,13 +79,20 @@ class MemoryCore:
     async def forget(self, context: MemoryContext, text: str) -> Forgotten:
         """Take it out of the notes and of all that was made from them. Raises `UsageError`, `OSError`."""
         now = self._lent.wall_ms()
-        done = await self._on(context.agent, lambda index: forget(index, context.workspace, text, now))
+
+        def work(index: Index) -> Forgotten:
+            from perdure.plugins.memory_core.forgetting import forget
+
+            return forget(index, context.workspace, text, now)
+
+        done = await self._on(context.agent, work)
         named = sha256(text.encode("utf-8", "replace")).hexdigest()
         self._lent.log("forgotten", agent=context.agent, sha256=named, notes=done.notes, chunks=done.chunks)
         return done
 
     async def dispose(self) -> None:
-        await self._lent.run_blocking(self.indexes.close)
+        if self._indexes is not None:
+            await self._lent.run_blocking(self._indexes.close)
 
     async def _on(self, agent: str, work: Callable[[Index], T]) -> T:
-        return await self._lent.run_blocking(partial(self.indexes.use, agent, work))
+        return await self._lent.run_blocking(lambda: self.indexes.use(agent, work))

@@ -86,8 +86,12 @@ def _heading(headings: list[tuple[int, str]], at: int, lines: Sequence[str], ori
 def _end(lines: Sequence[str], at: int) -> int:
     """Behind the last line of the block that begins at `at`."""
     if _FENCE.match(lines[at]):
-        closing = (n for n in range(at + 1, len(lines)) if _FENCE.match(lines[n]))
-        return next(closing, len(lines) - 1) + 1
+        for n in range(at + 1, len(lines)):
+            if _FROM.search(lines[n]):  # what is of another is never inside, whether it was closed or not
+                return n
+            if _FENCE.match(lines[n]):
+                return n + 1
+        return len(lines)
     item = _ITEM.match(lines[at])
     for end in range(at + 1, len(lines)):
         if not lines[end].strip() or _FROM.search(lines[end]) or _ends(lines[end], item):

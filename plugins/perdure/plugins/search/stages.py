@@ -19,13 +19,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from perdure.plugins.search.lookup import Scored
-from perdure.plugins.search.store import Chunk
 from perdure.plugins.search.terms import terms
 from perdure.records import Record
+
+if TYPE_CHECKING:
+    from perdure.plugins.search.lookup import Scored
+    from perdure.plugins.search.store import Chunk
 
 
 class Stages(Record):

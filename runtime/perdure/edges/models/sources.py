@@ -10,7 +10,12 @@ from typing import Any
 from perdure.context.text.plural import counted
 from perdure.contracts import Request
 from perdure.edges.models.reply import ScriptedReply, call, say
-from perdure.edges.models.summaries import extractive_summariser, is_summary_request, last_text
+from perdure.edges.models.summaries import (
+    extractive_summariser,
+    is_flush_request,
+    is_summary_request,
+    last_text,
+)
 from perdure.errors import ModelError
 from perdure.records import Text, ToolCall
 
@@ -63,10 +68,13 @@ def echo(body: dict[str, Any], request: Request) -> ScriptedReply:
 def demo_source(body: dict[str, Any], request: Request) -> ScriptedReply:
     """A plausible assistant: uses a tool where the words name one, tells what came of it, else answers.
 
-    The same request gets the same answer; summaries are extracted; a batch of calls is followed by words.
+    The same request gets the same answer; summaries are extracted, nothing is noted when memory is flushed;
+    a batch of calls is followed by words.
     """
     if is_summary_request(body):
         return extractive_summariser(body, request)
+    if is_flush_request(request):
+        return say("NO_REPLY")
     results = _results(body)
     if results:
         return say(_about(results))

@@ -47,6 +47,11 @@ def is_summary_request(body: dict[str, Any]) -> bool:
     return last_text(body).lstrip().startswith("<conversation>")
 
 
+def is_flush_request(request: Request) -> bool:
+    """Whether memory's flush asks what to note, as `noting` names its requests."""
+    return request.session.endswith("#flush")
+
+
 def extractive_summariser(body: dict[str, Any], request: Request) -> ScriptedReply:
     """A source: answers a summary request from the conversation in it, always the same way."""
     asked = last_text(body)
