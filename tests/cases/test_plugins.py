@@ -138,7 +138,8 @@ def test_blocking_code_of_a_plugin_harms_neither_the_loop_nor_the_shutdown(tmp_p
 @covers("PL03")
 def test_every_method_of_the_contract_has_a_deadline_by_construction(tmp_path: Path) -> None:
     """There is one way to call a plugin, and it takes `seconds`; what is called otherwise fails here."""
-    from perdure.actors.engines import actor, calling
+    from perdure.actors import calling
+    from perdure.actors.engines import actor
 
     assert "never settles" in case("PL03")["input"]["plugin"]
     places = inspect.signature(calling.call).parameters
