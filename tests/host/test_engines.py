@@ -608,7 +608,9 @@ def test_a_deleted_session_is_forgotten_by_its_engine_and_no_other_one(
             state = tmp_path / "state"
             Eraser(state, LocalBlobs(state / "evidence", IoPolicy(True)), None, sync=False).erase(KEY)
             assert gone == []
-            async with opened(clock):
+            legacy = hosted(tmp_path, Play(), clock)  # any host does it, whichever engine it is for
+            legacy.registry.register("storing", Storing, "plugin:test")
+            async with legacy:
                 pass
         assert gone == [(KEY, id)]
         assert not list((tmp_path / "state" / "plugins").glob("*.forget"))

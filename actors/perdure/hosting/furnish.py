@@ -191,6 +191,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         strict=settings.plugins.strict,
         log=log.warning,
         replaced=stand_ins.append,
+        memories=ground.registry.memories,
     )
     if settings.plugins.shadow:
         engines.cast(settings.plugins.shadow, settings.plugins.shadow_share)
