@@ -363,6 +363,32 @@ def test_an_engines_summary_that_proves_nothing_is_refused_and_ours_takes_its_pl
     virtual(main)
 
 
+def test_an_engine_that_needs_no_compaction_is_not_reported_for_it(tmp_path: Path) -> None:
+    class Windowing(Noting):
+        info = EngineInfo("windowing", "Windowing", owns_compaction=True)
+
+        async def assemble(self, context: Any, messages: Items) -> Assembled:
+            return Assembled(messages[-3:])
+
+        async def compact(self, context: Any, delegate: Any, **_: Any) -> EngineCompaction:
+            return EngineCompaction(True, False, "nothing is to be done")
+
+    play = Play(*[say(WORDS * 60) for _ in range(12)])
+
+    async def main(clock: VirtualClock) -> None:
+        async with hosted(tmp_path, play, clock, engine=Windowing(), window=8_000) as host:
+            seen = notices(host)
+            for n in range(12):
+                assert (await ask(host, f"{n}: {WORDS * 10}")).stop == "stop"
+            host.directory.ref(KEY).post(Sleep())
+            await clock.sleep(1)
+            assert (await ask(host, "after a sleep")).stop == "stop"
+            await clock.sleep(10_000)
+            assert [n.kind for n in seen] == []
+
+    virtual(main)
+
+
 # --- what its faults can't do ---------------------------------------------------------------------
 
 
@@ -608,7 +634,9 @@ def test_a_deleted_session_is_forgotten_by_its_engine_and_no_other_one(
             state = tmp_path / "state"
             Eraser(state, LocalBlobs(state / "evidence", IoPolicy(True)), None, sync=False).erase(KEY)
             assert gone == []
-            async with opened(clock):
+            legacy = hosted(tmp_path, Play(), clock)  # any host does it, whichever engine it is for
+            legacy.registry.register("storing", Storing, "plugin:test")
+            async with legacy:
                 pass
         assert gone == [(KEY, id)]
         assert not list((tmp_path / "state" / "plugins").glob("*.forget"))

@@ -332,12 +332,13 @@ class Compacting:
 
     def _ended(self, kind: str, why: str) -> None:
         now, was = self.session.services.clock.now(), self.state.running
-        final = kind in ("hopeless", "nothing")
+        final = kind in ("hopeless", "nothing", "declined")
         hopeless = self._tried if final else None  # not the view that it has become
         self.state = coordinator.failed(self.state, now=now, hopeless=hopeless)
         self.session.services.log.warning("compaction.failed", session=self.session.key, kind=kind, why=why)
         answered = self._answer(f"Nothing was compacted: {why}.")
-        self._tell(why, told=answered or self._overflow is not None or (final and was == "idle"))
+        quiet = kind == "declined" or (final and was == "idle")
+        self._tell(why, told=answered or quiet or self._overflow is not None)
         if self.session.state == "settling" and self._overflow is None:
             self._go_on()
         elif self.session.state == "settling" and was == "overflow":

@@ -55,7 +55,9 @@ async def _compact(services: Services, key: str, mail: Compact) -> Compacted | C
             builtin = Builtin(services, mail)
             result = await builtin.run()
     if not result.compacted:
-        return CompactionFailed(mail.run, builtin.kind, result.reason or "the engine did not compact")
+        declined = engine.info.owns_compaction and result.ok and not builtin.tried
+        kind = "declined" if declined else builtin.kind
+        return CompactionFailed(mail.run, kind, result.reason or "the engine did not compact")
     return Compacted(mail.run, view.generation, builtin.done)
 
 
@@ -95,6 +97,7 @@ class Builtin:
         self.done: Done | None = None
         self.kind: Literal["hopeless", "nothing", "unreachable", "aborted"] = "hopeless"
         self.calls = 0
+        self.tried = False
         self.estimator = mail.snapshot.estimator
 
     def plan(self) -> Plan | Nothing:
@@ -104,7 +107,7 @@ class Builtin:
     async def run(self) -> EngineCompaction:
         """Plan, pump the fold with the model's answers, end with a summary or a reason."""
         view, io = self.mail.snapshot, self.services.io
-        env, chosen = view.environment, self.plan()
+        env, chosen, self.tried = view.environment, self.plan(), True
         if isinstance(chosen, Nothing):
             self.kind = "nothing"
             return EngineCompaction(True, False, chosen.reason)

@@ -247,12 +247,12 @@ class Compacted(Mail):
 
 
 class CompactionFailed(Mail):
-    """Compaction `run` found no summary: the view can't shrink (`hopeless`, `nothing`), or it failed now
-    (`unreachable`, `engine`, `crashed`), or it was stopped (`aborted`).
+    """Compaction `run` found no summary: the view can't shrink (`hopeless`, `nothing`), its engine sees no
+    need (`declined`), it failed now (`unreachable`, `engine`, `crashed`), or it was stopped (`aborted`).
     """
 
     run: int
-    kind: Literal["hopeless", "nothing", "unreachable", "engine", "crashed", "aborted", "storage"]
+    kind: Literal["hopeless", "nothing", "declined", "unreachable", "engine", "crashed", "aborted", "storage"]
     why: str
 
 

@@ -101,6 +101,8 @@ def _tell(key: str, done: list[Erased], *, as_json: bool, dry_run: bool) -> None
         say(f"{each.key}: {would} {counted(len(each.files), 'file')}, {size(each.bytes)}{evidence}{kept}")
         for piece in (*each.files, *each.evidence):
             say(f"  {piece.path}  {size(piece.bytes)}")
+    if later := sorted({name for each in done for name in each.pending}):
+        say(f"what plugins keep of it goes at the next start of a host: {', '.join(later)}")
 
 
 def _dict(each: Erased) -> dict[str, Any]:
@@ -112,4 +114,5 @@ def _dict(each: Erased) -> dict[str, Any]:
         "index_rows": each.rows,
         "bytes": each.bytes,
         "unread": each.unread or None,
+        "pending": list(each.pending),
     }

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from perdure.actors.directory import Directory
 from perdure.actors.services import Services
 from perdure.actors.subagents.mail import Look
 from perdure.edges.erasing import Erased, Eraser
+from perdure.edges.forgetting import waiting
 from perdure.edges.session import links
 from perdure.edges.session.lock import holder_of
 from perdure.errors import Locked, SessionNotFound
@@ -45,7 +48,8 @@ class Deleting:
         await self._services.engines.forget()
         if not found[-1].files:
             raise SessionNotFound(f"{key}: no such session: see `perdure sessions list`")
-        return tuple(found)
+        left = set(await self._services.io.run(waiting, self._services.state))
+        return tuple(replace(each, pending=tuple(n for n in each.pending if n in left)) for each in found)
 
     async def finish(self) -> None:
         """Complete what a kill interrupted, before any session wakes."""

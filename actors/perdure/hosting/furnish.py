@@ -181,7 +181,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
     own = {tool.spec.name for tool in tools}  # a program's tool of such a name goes before ours
     ours = tuple(tool for tool in ours if tool.spec.name not in own)
     by_name = {tool.spec.name: tool for tool in (*tools, *ours, *more)}
-    lent = Lending(ground.folder.path, settings.plugins, lambda: services)
+    lent = Lending(ground.folder.path, settings.plugins, lambda: services, virtual=clock.virtual)
     stand_ins: list[str] = []
     engines = Roster(
         lambda id: ground.registry.create(id, lent(id)),
@@ -191,6 +191,7 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         strict=settings.plugins.strict,
         log=log.warning,
         replaced=stand_ins.append,
+        memories=ground.registry.memories,
     )
     if settings.plugins.shadow:
         engines.cast(settings.plugins.shadow, settings.plugins.shadow_share)

@@ -39,7 +39,8 @@ class Piece(Record):
 class Erased(Record):
     """What a deletion took. `rows`: lines of the index; `kept`: evidence that others refer to, too.
 
-    `unread`: the file of another session that can't be read, for which no evidence was deleted.
+    `unread`: the file of another session that can't be read, for which no evidence was deleted. `pending`:
+    plugins that have stores, and are told at once by a host that runs, else at its next start.
     """
 
     key: str
@@ -48,6 +49,7 @@ class Erased(Record):
     kept: int = 0
     rows: int = 0
     unread: str = ""
+    pending: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -173,7 +175,7 @@ class Eraser:
         shutil.rmtree(grave)
         _prune(grave.parent, self.root)
         rows = self._index.forget(key, ids) if self._index is not None else 0
-        return Erased(key, pieces, evidence, kept, rows, unread)
+        return Erased(key, pieces, evidence, kept, rows, unread, forgetting.waiting(self.state))
 
     def _told(self, path: Path) -> str:
         parts = (part for part in path.relative_to(self.state).parts if not part.endswith(GRAVE))

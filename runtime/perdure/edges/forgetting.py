@@ -28,6 +28,11 @@ def note_gone(state: Path, key: str, ids: Iterable[str]) -> None:
                 disk.make(path, key.encode("utf-8", "surrogatepass"))
 
 
+def waiting(state: Path) -> tuple[str, ...]:
+    """The plugins that have something yet to forget."""
+    return tuple(each.name.removesuffix(DUE) for each in _listed(state / PLUGINS) if each.name.endswith(DUE))
+
+
 def due(state: Path, plugin: str) -> list[tuple[str, str]]:
     """`(key, session id)` of what a plugin has yet to forget."""
     files = _listed(state / PLUGINS / (plugin + DUE))

@@ -26,9 +26,16 @@ class Lent:
     """`PluginRuntime` of the plugin `name`; `services` is asked with each use, for it comes after plugins."""
 
     def __init__(
-        self, name: str, state: Path, settings: Mapping[str, Any], services: Callable[[], Services]
+        self,
+        name: str,
+        state: Path,
+        settings: Mapping[str, Any],
+        services: Callable[[], Services],
+        *,
+        virtual: bool = False,
     ) -> None:
         self.name, self.settings, self._state, self._services = name, settings, state, services
+        self.virtual = virtual
 
     @property
     def store(self) -> Path:
@@ -36,10 +43,6 @@ class Lent:
         folder = self._state / PLUGINS / self.name
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
-
-    @property
-    def virtual(self) -> bool:
-        return self._services().clock.virtual
 
     def wall_ms(self) -> int:
         return self._services().clock.wall_ms()
@@ -57,13 +60,16 @@ class Lent:
 class Lending:
     """Makes what each plugin is lent, once."""
 
-    def __init__(self, state: Path, settings: PluginSettings, services: Callable[[], Services]) -> None:
-        self._state, self._settings, self._services = state, settings, services
+    def __init__(
+        self, state: Path, settings: PluginSettings, services: Callable[[], Services], *, virtual: bool
+    ) -> None:
+        self._state, self._settings, self._services, self._virtual = state, settings, services, virtual
         self._made: dict[str, Lent] = {}
 
     def __call__(self, name: str) -> PluginRuntime:
         if name not in self._made:
-            self._made[name] = Lent(name, self._state, self._settings.options(name), self._services)
+            told = self._settings.options(name)
+            self._made[name] = Lent(name, self._state, told, self._services, virtual=self._virtual)
         return self._made[name]
 
 

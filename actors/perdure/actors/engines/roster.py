@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from perdure.actors.engines.actor import EngineActor
@@ -10,6 +10,7 @@ from perdure.actors.engines.forgetting import forget, keeps
 from perdure.actors.engines.shadow import Shadow
 from perdure.actors.services import Services
 from perdure.contracts import ContextEngine
+from perdure.edges.forgetting import waiting
 from perdure.errors import PerdureError, UsageError
 
 LEGACY = "legacy"
@@ -30,9 +31,10 @@ class Roster:
         strict: bool,
         log: Callable[..., None],
         replaced: Callable[[str], None],
+        memories: Callable[[], Container[str]] = lambda: (),
     ) -> None:
         self._make, self._given, self._services = make, given, services
-        self.strict, self._log, self._replaced = strict, log, replaced
+        self.strict, self._log, self._replaced, self._memories = strict, log, replaced, memories
         self._actors: dict[str, EngineActor] = {}
         self.shadow: Shadow | None = None
         self._begun = False
@@ -90,10 +92,14 @@ class Roster:
         """Sessions were deleted, or the host begins: engines forget what they have yet to."""
         self._begun = True
         services = self._services()
-        for actor in list(self._actors.values()):
-            if not actor.passes_through:
-                await forget(services, actor)
-        await keeps(services, services.memories.chosen.id)
+        for id in await services.io.run(waiting, services.state):
+            try:
+                await forget(services, self.of(id))
+            except PerdureError as error:
+                if id in self._memories():
+                    await keeps(services, id)
+                else:  # it isn't installed any more
+                    services.log.error("engine.not_forgotten", engine=id, error=str(error))
 
     async def dispose(self) -> None:
         """The host closes."""

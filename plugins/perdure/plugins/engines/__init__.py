@@ -1,0 +1,1 @@
+"""The context engines that come with perdure, and what they share."""

@@ -1,0 +1,1 @@
+"""The memories that come with perdure, and what they share."""
