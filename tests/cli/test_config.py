@@ -28,6 +28,22 @@ def test_a_trigger_that_nothing_registers_is_found(tmp_path: Path) -> None:
     assert "unknown trigger 'nope' (accepted: auto, manual)" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[plugins]\nshadow = "nope"\n', "plugins.shadow: unknown context engine 'nope'"),
+        ("[plugins.config.losless]\na = 1\n", "unknown plugin 'losless'; did you mean lossless?"),
+        ("[plugins.config.lossless]\nnope = 1\n", "plugins.config.lossless.nope: unknown key"),
+        ('[plugins.config.memory-vector]\nduplicate = "x"\n', "plugins.config.memory-vector.duplicate: "),
+    ],
+)
+def test_what_a_plugin_is_told_wrongly_is_found_without_a_trace(tmp_path: Path, text: str, told: str) -> None:
+    ran = run("config", "check", write(tmp_path / "perdure.toml", text))
+    assert ran.code == 1
+    assert told in ran.out
+    assert [path.name for path in tmp_path.iterdir()] == ["perdure.toml"]
+
+
 def test_findings_name_file_key_and_accepted_values(tmp_path: Path) -> None:
     file = write(tmp_path / "perdure.toml", "[models]\ncache = 'warm'\nwindwo = 5\n")
     ran = run("config", "check", file)

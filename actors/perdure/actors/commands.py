@@ -77,7 +77,7 @@ def status(session: Session) -> str:
     share = 100 * used / env.limits.window
     lines = [
         f"session {session.key}" + (f" ({t.name})" if t.name else ""),
-        f"model {env.model.ref}, thinking {env.thinking}",
+        f"model {env.model.ref}, thinking {env.thinking}, engine {env.engine}",
         f"context {used:,} of {env.limits.window:,} tokens ({share:.0f} %), "
         f"{counted(len(t.items), 'message')}",
         f"compactions {t.compactions}, waiting messages {len(t.pending)}, state {session.state}",

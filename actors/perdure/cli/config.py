@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from perdure.edges.models import catalog
 from perdure.edges.schema import Finding
 from perdure.edges.settings import ExecSettings, Settings, ToolSettings
 from perdure.edges.tools.builtin import default_tools
-from perdure.errors import ConfigError
-from perdure.looking.memory import remembering
+from perdure.errors import ConfigError, UnknownEngine
+from perdure.looking.memory import Looked, no_host, remembering
 from perdure.plugins.registry import Registry
 
 
@@ -88,7 +89,7 @@ def _deeper(path: Path | None, state: Path | None) -> Iterator[Finding]:
 
 def names_of_nothing(settings: Settings, source: str) -> Iterator[Finding]:
     """Models, engines, tools and folders that the settings name and that aren't there."""
-    slots = (*_engine(settings), *_memory(settings), *_trigger(settings))
+    slots = (*_engine(settings), *_memory(settings), *_trigger(settings), *_options(settings))
     for key, problem, accepted in (*_models(settings), *slots, *_tools(settings)):
         yield Finding(source, key, problem, accepted)
     for key, problem in _workspaces(settings):
@@ -108,8 +109,9 @@ def _models(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 def _engine(settings: Settings) -> Iterator[tuple[str, str, str]]:
     chosen, ids = settings.plugins.slots.context_engine, known()["engines"]
-    if chosen not in ids:
-        yield "plugins.slots.context_engine", _unknown("context engine", chosen, ids), ", ".join(ids)
+    for key, id in (("slots.context_engine", chosen), ("shadow", settings.plugins.shadow)):
+        if id and id not in ids:
+            yield f"plugins.{key}", _unknown("context engine", id, ids), ", ".join(ids)
 
 
 def _memory(settings: Settings) -> Iterator[tuple[str, str, str]]:
@@ -122,6 +124,32 @@ def _trigger(settings: Settings) -> Iterator[tuple[str, str, str]]:
     chosen, ids = settings.plugins.slots.compaction_trigger, known()["triggers"]
     if chosen and chosen not in ids:
         yield "plugins.slots.compaction_trigger", _unknown("trigger", chosen, ids), ", ".join(ids)
+
+
+def _options(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """What plugins say of their own tables: each is made for it, and calls nothing."""
+    registry, root = Registry(), state_folder.state_folder(None).path
+    known_ids = {*registry.ids(), *registry.memories()}
+    for name in (table.name for table in settings.plugins.config):
+        if name not in known_ids:
+            names = sorted(known_ids)
+            yield f"plugins.config.{name}", _unknown("plugin", name, names), ", ".join(names)
+            continue
+        lent = Looked(name, root, settings.plugins.options(name), no_host)
+        try:
+            _make(registry, name, lent)
+        except ConfigError as error:
+            key, _, problem = str(error).partition(": ")
+            yield key, problem, ""
+        except Exception as error:  # a plugin that asks for more than its table: the host says what is wrong
+            yield f"plugins.config.{name}", f"can't be read without a host: {error}", ""
+
+
+def _make(registry: Registry, name: str, lent: Looked) -> None:
+    with suppress(UnknownEngine):
+        registry.create(name, lent)
+        return
+    registry.memory(name, lent)
 
 
 def _tools(settings: Settings) -> Iterator[tuple[str, str, str]]:

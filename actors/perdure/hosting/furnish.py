@@ -50,6 +50,7 @@ from perdure.edges.spend import SpendJournal
 from perdure.edges.state import StateFolder
 from perdure.edges.tools.builtin import default_tools
 from perdure.edges.tracing import tracing
+from perdure.errors import PerdureError
 from perdure.hosting import storage
 from perdure.hosting.deleting import Deleting
 from perdure.hosting.given import Given
@@ -194,7 +195,12 @@ def furnish(ground: Ground, given: Given, more: tuple[Tool, ...]) -> Furnished:
         memories=ground.registry.memories,
     )
     if settings.plugins.shadow:
-        engines.cast(settings.plugins.shadow, settings.plugins.shadow_share)
+        try:
+            engines.cast(settings.plugins.shadow, settings.plugins.shadow_share)
+        except PerdureError as error:
+            if settings.plugins.strict:
+                raise
+            stand_ins.append(f"plugins.shadow: {error}; nothing is compared")
     chosen = remembering(ground, given, by_name, lent)
     by_name |= {tool.spec.name: tool for tool in chosen.tools}
     resolved = resolver(ground, given, by_name, engines, chosen.guidance)
