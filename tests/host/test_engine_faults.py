@@ -10,29 +10,27 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from helpers_host import KEY, Fn, Play, ask, calls, hosted, messages, session_path, virtual
+from helpers_engines import agrees, id_of, slot
+from helpers_host import KEY, Fn, Play, ask, calls, hosted, real, virtual
+from helpers_kernel import LOOPS
 from perdure.edges import disk, sqlite
 from perdure.edges.models.reply import say
-from perdure.edges.settings import PluginSettings, Settings, SlotSettings
+from perdure.errors import PerdureError
 from perdure.events import Notice
 from perdure.host import Host
+from perdure.kernel.clock import RealClock
 from perdure.kernel.virtual import VirtualClock
 from perdure.plugins.cross_session.store import path_of
-from perdure.plugins.lossless import rows
-from perdure.plugins.lossless.engine import Lossless
 from perdure.plugins.lossless.store import NAME
-from perdure.plugins.retrieval.index import Index, folder_of
+from perdure.plugins.retrieval.index import folder_of
 
 OTHER, THIRD = "agent:second:cli:dm:other", "agent:third:cli:dm:plain"
 ENGINES = ("lossless", "retrieval", "cross-session")
 LONG_AGO = 2_000.0  # seconds: no rest of an engine lasts as long
 WORDS = "The lemon tree in row seven needs water and a stake before the wind comes on Thursday. "
-
-
-def slot(engine: str, *, strict: bool = False) -> Settings:
-    return Settings(plugins=PluginSettings(slots=SlotSettings(context_engine=engine), strict=strict))
 
 
 # --- what is done to a store ----------------------------------------------------------------------
@@ -105,38 +103,7 @@ def store_of(folder: Path, engine: str) -> Path:
     return path_of(below, "main") if engine == "cross-session" else below / NAME
 
 
-def id_of(folder: Path, key: str = KEY) -> str:
-    return str(json.loads(session_path(folder, key).read_bytes().split(b"\n")[0])["id"])
-
-
 # --- what is true afterwards ----------------------------------------------------------------------
-
-
-async def agrees(host: Host, folder: Path, engine: str, key: str = KEY) -> None:
-    """What the engine has of a session is what its file has."""
-    stored = [entry["id"] for entry in messages(session_path(folder, key))]
-    if engine == "lossless":
-        assert await in_lossless(host, id_of(folder, key)) == stored
-    if engine == "retrieval":
-        index = Index(folder_of(folder / "state" / "plugins" / engine, id_of(folder, key)))
-        try:
-            assert list(index.state.behind("")) == stored
-            found = index.search("blue heron", without=set(), tokens=1_000, most=5, now=0)
-            assert any("heron" in chunk.text for chunk in found)
-        finally:
-            index.close()
-
-
-async def in_lossless(host: Host, id: str) -> list[str]:
-    """Entries of a session's path in the engine's store, which is sound."""
-    engine = host.services.engines.of("lossless").engine
-    assert isinstance(engine, Lossless)
-    assert not await engine.check(id)
-    store = await engine.sessions.store()
-    with store.db.reading() as db:
-        session = rows.session(db, id)
-        assert session is not None
-        return [raw.entry for raw in rows.raws(db, session.no)]
 
 
 def logged(folder: Path) -> list[dict[str, Any]]:
@@ -207,3 +174,35 @@ def test_a_session_outlives_the_harm_that_is_done_to_its_engines_store(
 def _note(told: list[tuple[float, Notice]], at: float, event: object) -> None:
     if isinstance(event, Notice) and event.kind == "engine":
         told.append((at, event))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("engine", ["lossless", "retrieval"])
+def test_in_real_threads_a_store_that_is_deleted_is_begun_anew_and_is_whole(
+    tmp_path: Path, engine: str, loop: Any
+) -> None:
+    async def main() -> None:
+        play = Play()
+        async with hosted(tmp_path, play, RealClock(), settings=slot(engine)) as host:
+            await ask(host, "The code word is blue heron 7731.")
+            for n in range(2):
+                deleted(store_of(tmp_path, engine), ExitStack())
+                for key in (KEY, OTHER):
+                    assert (await ask(host, f"after {n}", key)).stop == "stop"
+            await ask(host, "and now?")
+            await becomes_whole(host)
+            assert play.refused == 0
+        async with hosted(tmp_path, play, RealClock(), settings=slot(engine)) as host:
+            await ask(host, "still there?")
+            await becomes_whole(host)
+            assert host.status()["engines"][0]["failures"] == 0
+
+    async def becomes_whole(host: Host) -> None:
+        for _ in range(400):  # the hooks behind a turn
+            try:
+                return await agrees(host, tmp_path, engine)
+            except (AssertionError, PerdureError):
+                await anyio.sleep(0.05)
+        return await agrees(host, tmp_path, engine)
+
+    real(main, loop, 60)
