@@ -116,6 +116,31 @@ def test_damage_in_the_middle_is_told_when_it_is_met(database, path):
         count(sqlite.Database(path, migrations=[SCHEMA]))
 
 
+def _gone(path):
+    path.unlink()
+
+
+def _replaced(path):
+    path.rename(f"{path}.old")
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("harm", [_gone, _replaced])
+def test_a_database_whose_file_went_away_under_it_says_so_and_begins_anew(database, path, harm):
+    with database.writing() as db:
+        db.execute("insert into notes (text) values ('one')")
+    other = sqlite.Database(path, migrations=[SCHEMA], sync=False)
+    other.close()
+    harm(path)
+    with pytest.raises(DamagedStore, match=r"plugin\.sqlite: .*move it aside"):  # noqa: PT012
+        with database.writing() as db:
+            db.execute("insert into notes (text) values ('two')")
+        count(database)
+    database.close()
+    sqlite.set_aside(path)
+    assert count(sqlite.Database(path, migrations=[SCHEMA], sync=False)) == 0
+
+
 def test_a_write_is_whole_or_not_at_all(database):
     def half():
         with database.writing() as db:

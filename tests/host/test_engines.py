@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from helpers_host import (
     KEY,
+    Gate,
     Play,
     accepted,
     ask,
@@ -42,7 +43,7 @@ from perdure.edges.erasing import Eraser
 from perdure.edges.models.reply import fail, say
 from perdure.edges.session.history import History
 from perdure.edges.settings import PluginSettings, Settings, SlotSettings
-from perdure.errors import UsageError
+from perdure.errors import DamagedStore, UsageError
 from perdure.host import Host
 from perdure.kernel.io import IoPolicy
 from perdure.kernel.virtual import VirtualClock
@@ -515,6 +516,54 @@ def test_an_engine_that_fails_several_sessions_is_made_anew_and_told_everything_
             await clock.sleep(1)
             assert set(made[1].entries) == {id for key in keys for id in stored(tmp_path, key)}
 
+    virtual(main)
+
+
+def test_an_engine_whose_store_is_damaged_is_made_anew_once_the_old_one_has_closed_it(tmp_path: Path) -> None:
+    made: list[Noting] = []
+
+    class Damaged(Noting):
+        info = EngineInfo("damaged", "Damaged")
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.damaged = not made
+            made.append(self)
+
+        async def assemble(self, context: Any, messages: Items) -> Assembled:
+            self.log.append("assemble")
+            if self.damaged:
+                raise DamagedStore("its database is damaged")
+            return Assembled(messages)
+
+        async def dispose(self) -> None:
+            if self.damaged:
+                await closing.pass_through()
+            await super().dispose()
+
+    async def main(clock: VirtualClock) -> None:
+        nonlocal closing
+        closing = Gate(clock)
+        host = hosted(
+            tmp_path,
+            Play(),
+            clock,
+            settings=Settings(plugins=PluginSettings(slots=SlotSettings(context_engine="damaged"))),
+        )
+        host.registry.register("damaged", Damaged, "plugin:test")
+        async with host:
+            seen = notices(host)
+            assert (await ask(host, "hello")).stop == "stop"
+            assert (await ask(host, "while it closes")).stop == "stop"
+            assert made[1].log == []  # legacy answered
+            closing.open()
+            await clock.sleep(1)
+            assert (await ask(host, "again")).stop == "stop"
+            assert [len(seen), len(made)] == [1, 2]
+            assert made[1].log.count("assemble") == 1
+            assert made[0].log[-1] == "dispose"
+
+    closing: Any = None
     virtual(main)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -283,6 +284,24 @@ def test_a_store_that_is_damaged_or_lost_is_made_again_from_the_session(
     if anyio.run(made.engine.bootstrap, made.context()).cursor != made.view[-1].entry:
         made.deliver()
     assert "4711" in made.asked("what is the vault code?")
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
+def test_an_index_that_is_lost_in_the_middle_of_a_session_is_made_again_of_all(
+    made: Session, is_open: bool
+) -> None:
+    """The host goes on behind its cursor: nobody tells the beginning again."""
+    made.add(user("The vault code is 4711."), says("Noted."))
+    made.fill(40)
+    made.deliver()
+    if not is_open:
+        made.engine._indexes.let_go("s1")
+    shutil.rmtree(folder_of(made.runtime.store, "s1"))
+    told = len(made.view)
+    made.add(user("what is the vault code?"))
+    made.runtime.stored = made.view
+    made.deliver(told)
+    assert "4711" in views.said(made.request().messages[-1].message)
 
 
 class Cut(Exception):

@@ -22,7 +22,7 @@ from perdure.context.compaction.plan import Nothing, Plan, plan, planned_at
 from perdure.context.compaction.proof import Refusal
 from perdure.context.policy import policy_for
 from perdure.context.wire import render
-from perdure.contracts import EngineCompaction, Request
+from perdure.contracts import EngineCompaction, EngineContext, Request
 from perdure.errors import ModelError
 from perdure.records import Item, ModelInfo, Text, User
 
@@ -66,8 +66,9 @@ async def _by_engine(services: Services, engine: EngineActor, builtin: Builtin) 
     mail = builtin.mail
     if not engine.info.passive:
         await caught_up(services, mail.snapshot)
+    context = context_of(services, mail.snapshot)
     result: EngineCompaction = await engine.call(
-        context_of(services, mail.snapshot),
+        context,
         "compact",
         builtin.run,
         force=forced(mail.reason),
@@ -77,13 +78,23 @@ async def _by_engine(services: Services, engine: EngineActor, builtin: Builtin) 
     )
     if result.compacted and builtin.done is None and result.summary and result.first_kept:
         refused = builtin.adopt(result)
-        if refused:
+        if refused and not await _is_newer(context, mail.snapshot, result.first_kept):
             error = PluginFailed(engine.id, "compact", refused)
             engine.failed(mail.snapshot.key, error)
             raise error
     if mail.reason == "size" and not result.compacted and builtin.done is None:
         return await builtin.run()  # whatever an engine thinks: the view in memory and in the file is bounded
     return result
+
+
+async def _is_newer(context: EngineContext, view: Snapshot, entry: str) -> bool:
+    """Whether an entry came behind the snapshot: the turn went on, and the engine was told more meanwhile.
+    What it covered is covered in its own view, and ours is left as it is.
+    """
+    try:
+        return any(item.entry == entry for item in await context.runtime.history(view.leaf))
+    except LookupError:
+        return False
 
 
 class Builtin:

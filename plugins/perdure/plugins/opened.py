@@ -13,8 +13,8 @@ from perdure.edges.sqlite import Database
 
 
 class Opened:
-    """What `Database` offers, from any thread; after `close` it opens again. Blocks, and raises as that
-    does.
+    """What `Database` offers, from any thread; after `close`, and where its file went away, it opens
+    again. Blocks, and raises as that does.
     """
 
     def __init__(self, path: Path, migrations: Sequence[str], *, sync: bool) -> None:
@@ -43,6 +43,9 @@ class Opened:
 
     def _open(self) -> Database:
         with self._lock:
+            if self._database is not None and self._database.gone:
+                self._database.close()
+                self._database = None
             if self._database is None:
                 self._database = Database(self._path, migrations=self._migrations, sync=self._sync)
             return self._database

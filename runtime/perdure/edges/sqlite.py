@@ -67,7 +67,8 @@ def open(
 class Database:
     """One connection with its lock: whole reads and whole writes, from any thread.
 
-    Takes what `open` takes. After `close` every call raises `StorageFailed`.
+    Takes what `open` takes. After `close` every call raises `StorageFailed`; once its file was deleted or
+    replaced, `DamagedStore`: SQLite itself would go on with a file that nobody will find again.
     """
 
     def __init__(
@@ -76,18 +77,31 @@ class Database:
         self.path = path
         self._lock = Lock()
         self._db = open(path, vectors=vectors, migrations=migrations, sync=sync)
+        self._file = _file_of(path)
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
         """The connection, for this thread alone. Raises `StorageFailed`, `DamagedStore`."""
         with self._lock, failures(self.path):
+            self._look()
             yield self._db
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
         """One transaction: all of it is stored, or nothing. Raises `StorageFailed`, `DamagedStore`."""
-        with self._lock, transaction(self._db, self.path):
-            yield self._db
+        with self._lock:
+            self._look()
+            with transaction(self._db, self.path):
+                yield self._db
+
+    @property
+    def gone(self) -> bool:
+        """Whether another file bears its name now, or none."""
+        return _file_of(self.path) != self._file
+
+    def _look(self) -> None:
+        if self.gone:
+            raise damaged(self.path, "its file is gone")
 
     def scrub(self) -> None:
         """Nothing that was deleted stays in the file or its log: costs a copy of the whole database."""
@@ -124,9 +138,15 @@ def failures(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise _of_the_disk(path, error.strerror or str(error)) from None
+    except apsw.SQLError as error:
+        if "no such table" in str(error):  # there were, when it was opened
+            raise damaged(path, "its tables are gone") from None
+        raise
     except apsw.ConnectionClosedError:
         raise StorageFailed(f"{path}: the database is closed: open it again") from None
     except _DISK as error:
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHORT_READ:
+            raise damaged(path, "it was cut short") from None
         raise _of_the_disk(path, str(error)) from None
     except _DAMAGED as error:
         raise damaged(path, str(error)) from None
@@ -138,7 +158,8 @@ def damaged(path: Path, what: str) -> DamagedStore:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a database that can't be used, with its log, to `<name>.damaged-<n>`; where it is now.
+    """Rename a database that can't be used, with its log, to `<name>.damaged-<n>`; where it is now, as far as
+    there is something left of it.
 
     Never done unasked: only its plugin knows whether the file can be rebuilt. Raises `StorageFailed`.
     """
@@ -146,11 +167,19 @@ def set_aside(path: Path) -> Path:
     while (kept := Path(f"{path}.damaged-{number}")).exists():
         number += 1
     with failures(path):
-        disk.rename(path, kept)
-        for suffix in ("-wal", "-shm"):
+        for suffix in ("", "-wal", "-shm"):
             if (beside := Path(f"{path}{suffix}")).exists():
                 disk.rename(beside, Path(f"{kept}{suffix}"))
     return kept
+
+
+def _file_of(path: Path) -> tuple[int, int] | None:
+    """Which file bears the name now."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def storable(text: str) -> str:

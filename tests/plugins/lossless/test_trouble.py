@@ -13,11 +13,13 @@ from anyio import to_thread
 
 from helpers_kernel import each_loop
 from helpers_lossless import Bench, bench, gist, run, turn
+from helpers_messages import says, user
 from perdure.edges import disk
 from perdure.errors import Closed, StorageFailed
 from perdure.kernel.run import Backend, backend_options
 from perdure.plugins.lossless.engine import Lossless
 from perdure.plugins.lossless.pieces import Node
+from perdure.records import Item, Items, Summary
 from perdure.testing.lending import FakeRuntime
 
 
@@ -61,6 +63,27 @@ def test_a_full_disk_while_entries_come_loses_none_of_them(tmp_path: Path) -> No
         assert await b.sent() == b.runtime.stored
         assert await b.engine.ingest_batch(b.context, items) == len(items)
         await b.sound()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "turn", [(), (Item("a", user("So?")), Item("b", says("Yes.")))], ids=["alone", "last"]
+)
+def test_a_history_that_ends_in_a_summary_is_read_to_its_end(tmp_path: Path, turn: tuple[Item, ...]) -> None:
+    async def main() -> None:
+        b, read = bench(tmp_path), []
+        real = b.runtime.history
+
+        async def history(after: str = "", limit: int = 1_000) -> Items:
+            read.append(after)
+            assert len(read) < 20, read
+            return await real(after, limit)
+
+        b.runtime.history = history  # type: ignore[method-assign]
+        await b.say(*turn, Item("s", Summary("What was said before.")))
+        assert (await b.engine.bootstrap(b.context)).cursor == ("b" if turn else "")
+        assert await b.sound() == await b.view()
 
     run(main)
 

@@ -1,7 +1,8 @@
 """One engine of a host: its instance, its sessions' attachments, how it fares, and its restarts.
 
 Sessions that sleep hold nothing here. What fails harms the session it was called for; what fails several
-sessions in a row is disposed and made anew; what fails then rests for all, and `legacy` answers.
+sessions in a row, or says that its store is damaged, is disposed and made anew; what fails then rests for
+all, and `legacy` answers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from perdure.actors.engines import health
 from perdure.actors.engines.health import WELL, Condition
 from perdure.actors.services import Services
 from perdure.contracts import ContextEngine, EngineContext, EngineInfo, Tool
+from perdure.errors import DamagedStore
 from perdure.events import Notice
 from perdure.records import Items
 
@@ -57,6 +59,7 @@ class EngineActor:
         self._conditions: dict[tuple[str, str], Condition] = {}  # of a session and a method, while it fails
         self._failing: set[tuple[str, str]] = set()  # since the method's last success
         self._attached: dict[str, Attachment] = {}
+        self._closing = 0  # instances that are not disposed yet
 
     def has(self, method: str) -> bool:
         """Whether the engine has an optional method."""
@@ -84,9 +87,11 @@ class EngineActor:
         self._attached.pop(key, None)
 
     def resting(self, key: str) -> bool:
-        """Whether it is not asked for this session now."""
+        """Whether it is not asked for this session now. While the instance before it closes its files, nobody
+        opens them anew.
+        """
         now = self._services().clock.now()
-        return self.whole.resting(now) or key in self._quarantined(now)
+        return bool(self._closing) or self.whole.resting(now) or key in self._quarantined(now)
 
     def _quarantined(self, now: float) -> set[str]:
         return {key for (key, _), each in self._conditions.items() if each.resting(now)}
@@ -103,14 +108,14 @@ class EngineActor:
         **named: Any,
     ) -> Any:
         """One call, counted. Raises `PluginFailed`, which was told already."""
-        services, key = self._services(), context.session_key
+        services, key, instance = self._services(), context.session_key, self.engine
         self.calls += 1
         try:
             answer = await call(
                 services,
                 key,
                 self.id,
-                getattr(self.engine, method),
+                getattr(instance, method),
                 context,
                 *arguments,
                 seconds=services.timing.engine if seconds is None else seconds,
@@ -118,7 +123,7 @@ class EngineActor:
                 **named,
             )
         except PluginFailed as error:
-            self.failed(key, error)
+            self.failed(key, error, instance)
             raise
         self._worked(key, method)
         return answer
@@ -129,8 +134,10 @@ class EngineActor:
             self._failing = {each for each in self._failing if each[1] != method}
         self.whole = WELL
 
-    def failed(self, key: str, error: PluginFailed) -> None:
-        """Tell it at once, and decide what becomes of the engine."""
+    def failed(self, key: str, error: PluginFailed, instance: ContextEngine | None = None) -> None:
+        """Tell it at once, and decide what becomes of the engine. `instance`: the one that failed, should
+        another have taken its place meanwhile.
+        """
         services, now = self._services(), self._services().clock.now()
         self.failures += 1
         was = self._conditions.get((key, error.method), WELL)
@@ -150,7 +157,9 @@ class EngineActor:
             services.log.error("engine.quarantined", session=key, engine=self.id, seconds=rest)
             told += f"; it is asked again in {rest:.0f} s"
         services.events.publish(Notice(key, "engine", told))
-        if len({key for key, _ in self._failing}) >= health.MANY:
+        many = len({key for key, _ in self._failing}) >= health.MANY
+        damaged = isinstance(error.__cause__, DamagedStore)
+        if (damaged or many) and instance in (None, self.engine):
             self._begin_anew(now)
 
     # --- its own life -------------------------------------------------------------------------------
@@ -163,15 +172,23 @@ class EngineActor:
             services.log.error("engine.quarantined", engine=self.id, seconds=self.whole.rests - now)
             return
         self.restarts = (*self.restarts[-9:], now)
-        services.kernel.start(f"dispose {self.id}", self.dispose, self.engine)
+        old = self.engine
         try:
             self.engine = self._make()
         except Exception as error:  # the old one goes on: there is no other
             services.log.error("engine.not_restarted", engine=self.id, error=repr(error))
             return
+        self._closing += 1
+        services.kernel.start(f"dispose {self.id}", self._replaced, old)
         self._attached.clear()
         self._conditions.clear()
         services.log.warning("engine.restarted", engine=self.id, restarts=len(self.restarts))
+
+    async def _replaced(self, old: ContextEngine) -> None:
+        try:
+            await self.dispose(old)
+        finally:
+            self._closing -= 1
 
     async def dispose(self, engine: ContextEngine | None = None) -> None:
         """Let it close what it has, within ten seconds."""

@@ -115,11 +115,12 @@ class Sessions:
     async def _reconcile(self, context: EngineContext) -> int:
         """Read the whole path: entries that are new are stored, others leave it, the view is made anew."""
         entries: list[str] = []
-        count = 0
+        count, after = 0, ""
         try:
-            while page := await context.runtime.history(entries[-1] if entries else "", PAGE):
+            while page := await context.runtime.history(after, PAGE):
                 count += await self._take(context, page)
                 entries += [item.entry for item in page if not isinstance(item.message, Summary)]
+                after = page[-1].entry
         except SegmentGone as error:  # what is stored here is all that is left of it
             context.runtime.log("history_gone", session=context.session_key, error=str(error))
             return count

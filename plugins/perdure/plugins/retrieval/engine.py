@@ -74,7 +74,11 @@ class Retrieval:
         return bool(await self.ingest_batch(context, (item,)))
 
     async def ingest_batch(self, context: EngineContext, items: Items) -> int:
-        """Index entries in order; those it knows already count nothing."""
+        """Index entries in order; those it knows already count nothing. An index that is empty in the middle
+        of a session was lost, and is made again of all.
+        """
+        if not await self._with(context, _cursor) and await self._is_late(context, items):
+            await self._lent.run_blocking(partial(self._begin_again, context.session_id))
         return await self._with(context, lambda index: index.take(items))
 
     async def assemble(self, context: EngineContext, messages: Items) -> Assembled:
@@ -96,6 +100,10 @@ class Retrieval:
     async def dispose(self) -> None:
         """Close what is open."""
         await self._lent.run_blocking(self._indexes.close)
+
+    async def _is_late(self, context: EngineContext, items: Items) -> bool:
+        first = await context.runtime.history("", 1)
+        return bool(first) and first[0].entry not in {item.entry for item in items}
 
     # --- what blocks ------------------------------------------------------------------------------
 
