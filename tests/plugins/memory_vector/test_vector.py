@@ -176,7 +176,8 @@ def test_secrets_are_refused_and_in_no_file(kept: Kept, text: str) -> None:
 # --- automatic recall -----------------------------------------------------------------------------
 
 
-def test_automatic_recall_can_be_switched_off(kept: Kept) -> None:
+def test_automatic_recall_can_be_switched_off(tmp_path: Path) -> None:
+    kept = Kept(VectorMemory, tmp_path, autoRecall=False)
     store(kept, TEA)
     assert kept.recall("tea") == ()
 
