@@ -69,7 +69,7 @@ engines: $(VENV)/.bench  ## the same sessions under every context engine, with p
 	$(BIN)/python -m benchmarks --only engines
 
 laws: $(VENV)/.test  ## every engine that ships against every law of engines
-	PERDURE_LAWS=full $(BIN)/python -m pytest tests/plugins/test_shipped_keep_the_laws.py
+	PERDURE_LAWS=full $(BIN)/python -m pytest tests/plugins/engines/test_shipped_keep_the_laws.py
 
 canaries: $(VENV)/.test  ## a million random requests of a thousand tenants; none sees what is another's
 	PERDURE_CANARIES=full $(BIN)/python -m pytest tests/server/test_isolation.py -n 2 -o faulthandler_timeout=0 \

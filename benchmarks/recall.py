@@ -15,7 +15,7 @@ from statistics import fmean
 
 from msgspec.structs import replace
 
-from perdure.plugins.memory_core.index import Index
+from perdure.plugins.memories.core.index import Index
 from perdure.plugins.search.stages import NAMES, Found, Stages
 
 CORPUS = Path(__file__).parents[1] / "tests" / "data" / "retrieval"

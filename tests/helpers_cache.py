@@ -19,7 +19,7 @@ from perdure.edges.models.scripted import ScriptedModel
 from perdure.edges.settings import Settings
 from perdure.host import Host
 from perdure.kernel.virtual import VirtualClock
-from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.engines.legacy import LegacyEngine
 from perdure.records import Item, Items, ModelInfo, Text, ToolResult, User
 
 OTHER = replace(INFO, provider="second", id="other")

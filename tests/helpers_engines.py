@@ -8,9 +8,9 @@ from pathlib import Path
 from helpers_host import KEY, messages, session_path
 from perdure.edges.settings import PluginSettings, Settings, SlotSettings
 from perdure.host import Host
-from perdure.plugins.lossless import rows
-from perdure.plugins.lossless.engine import Lossless
-from perdure.plugins.retrieval.index import Index, folder_of
+from perdure.plugins.engines.lossless import rows
+from perdure.plugins.engines.lossless.engine import Lossless
+from perdure.plugins.engines.retrieval.index import Index, folder_of
 
 
 def slot(engine: str, *, strict: bool = False) -> Settings:

@@ -11,9 +11,9 @@ import anyio
 
 from helpers_messages import call, result, says, user
 from perdure.contracts import EngineCompaction, EngineContext, ToolOutput
-from perdure.plugins.lossless.engine import Lossless
-from perdure.plugins.lossless.pieces import Node, Raw, View
-from perdure.plugins.lossless.store import NAME
+from perdure.plugins.engines.lossless.engine import Lossless
+from perdure.plugins.engines.lossless.pieces import Node, Raw, View
+from perdure.plugins.engines.lossless.store import NAME
 from perdure.records import Item, Items, ModelInfo, Text, User
 from perdure.testing.lending import FakeRuntime, engine_context
 

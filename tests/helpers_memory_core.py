@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from perdure.contracts import MemoryContext
-from perdure.plugins.memory_core.memory import MemoryCore
+from perdure.plugins.memories.core.memory import MemoryCore
 from perdure.testing.lending import FakeRuntime
 
 KEY = "agent:main:cli:dm:local"

@@ -19,7 +19,7 @@ from benchmarks import planting
 from benchmarks.measure import cpu, fresh, median, report, wall
 from perdure.actors.calling import call
 from perdure.host import Host
-from perdure.plugins.retrieval.engine import Retrieval
+from perdure.plugins.engines.retrieval.engine import Retrieval
 from perdure.records import Assistant, Item, Items, Text, User
 from perdure.replay.importer import convert
 from perdure.replay.player import Player

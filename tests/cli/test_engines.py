@@ -10,7 +10,7 @@ from helpers_cli import failed, run
 from perdure.cli import engines
 
 FAULTY = """
-from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.engines.legacy import LegacyEngine
 
 class Faulty(LegacyEngine):
     async def assemble(self, context, messages):

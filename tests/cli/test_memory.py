@@ -98,7 +98,7 @@ def test_a_host_starts_and_answers_without_what_only_an_index_needs(tmp_path: Pa
     code = "import sys; from perdure.cli import main\ntry: main()\nfinally: print(*sys.modules)"
     ran = python(code, "chat", "-m", "hi", "--state", tmp_path)
     assert not {"apsw", "numpy", "sqlite_vec"} & set(ran.stdout.decode().split())
-    assert b"perdure.plugins.memory_core.memory" in ran.stdout
+    assert b"perdure.plugins.memories.core.memory" in ran.stdout
 
 
 def test_the_next_request_has_its_tools_and_words_and_names_what_only_a_host_recalls(state: Path) -> None:

@@ -18,7 +18,7 @@ from perdure.errors import PerdureError, UsageError
 from perdure.host import Host
 from perdure.kernel.run import Backend
 from perdure.kernel.virtual import VirtualClock
-from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.engines.legacy import LegacyEngine
 from perdure.plugins.registry import Registry
 from perdure.records import Items, ModelInfo, ToolResult, User
 

@@ -34,7 +34,7 @@ from perdure.edges.settings import CompactionSettings, Settings
 from perdure.errors import PerdureError
 from perdure.host import Host, Sent
 from perdure.kernel.virtual import VirtualClock
-from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.engines.legacy import LegacyEngine
 from perdure.records import Items, ModelInfo, Text
 
 LARGE = ModelInfo("scripted", "test", window=10_000, cache_minimum=16)

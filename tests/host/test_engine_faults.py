@@ -23,9 +23,9 @@ from perdure.events import Notice
 from perdure.host import Host
 from perdure.kernel.clock import RealClock
 from perdure.kernel.virtual import VirtualClock
-from perdure.plugins.cross_session.store import path_of
-from perdure.plugins.lossless.store import NAME
-from perdure.plugins.retrieval.index import folder_of
+from perdure.plugins.engines.cross_session.store import path_of
+from perdure.plugins.engines.lossless.store import NAME
+from perdure.plugins.engines.retrieval.index import folder_of
 
 OTHER, THIRD = "agent:second:cli:dm:other", "agent:third:cli:dm:plain"
 ENGINES = ("lossless", "retrieval", "cross-session")

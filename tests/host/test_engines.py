@@ -49,7 +49,7 @@ from perdure.kernel.io import IoPolicy
 from perdure.kernel.virtual import VirtualClock
 from perdure.looking.context import inspect
 from perdure.looking.target import find
-from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.engines.legacy import LegacyEngine
 from perdure.records import Assistant, Item, Items, Text, ToolCall, User
 
 OTHER = "agent:main:cli:dm:other"

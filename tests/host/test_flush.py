@@ -32,7 +32,7 @@ from perdure.edges.settings import CompactionSettings, MemorySettings, Settings
 from perdure.host import Host
 from perdure.kernel.run import Backend
 from perdure.kernel.virtual import VirtualClock
-from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.engines.legacy import LegacyEngine
 
 MANUAL = Settings(compaction=CompactionSettings(trigger="manual"), memory=MemorySettings(flush=True))
 OTHER = "agent:main:cli:dm:other"

@@ -39,7 +39,7 @@ from perdure.errors import PerdureError
 from perdure.host import Host
 from perdure.kernel.errors import DeadlineExceeded
 from perdure.kernel.virtual import VirtualClock
-from perdure.plugins.lossless.store import NAME
+from perdure.plugins.engines.lossless.store import NAME
 from perdure.plugins.shipped import ENGINES
 from perdure.records import ModelInfo, ToolCall
 

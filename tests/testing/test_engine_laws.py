@@ -10,7 +10,7 @@ import pytest
 
 from perdure.contracts import Assembled, EngineInfo
 from perdure.plugins.actor import ActorEngine
-from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.engines.legacy import LegacyEngine
 from perdure.testing import conformance
 from perdure.testing.conformance import check, examine
 from perdure.testing.laws import GROUPS, LAWS, Law

@@ -9,13 +9,13 @@ from pathlib import Path
 
 PLAIN = """
 from perdure.testing.engines import EngineLaws
-from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.engines.legacy import LegacyEngine
 laws = EngineLaws(LegacyEngine)
 """
 FAULTY = """
 from perdure.contracts import Assembled
 from perdure.testing.engines import EngineLaws
-from perdure.plugins.legacy import LegacyEngine
+from perdure.plugins.engines.legacy import LegacyEngine
 
 class Forgets(LegacyEngine):
     async def assemble(self, context, messages):

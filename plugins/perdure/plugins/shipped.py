@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from perdure.contracts import PluginRuntime
-from perdure.plugins.legacy import LegacyEngine
-from perdure.plugins.no_memory import NoMemory
+from perdure.plugins.engines.legacy import LegacyEngine
+from perdure.plugins.memories.nothing import NoMemory
 from perdure.plugins.triggers import Auto, Manual
 
 Make = Callable[..., Any]
@@ -26,16 +26,16 @@ def _later(where: str) -> Make:
 
 ENGINES: Mapping[str, Make] = {
     "legacy": LegacyEngine,
-    "lossless": _later("lossless.engine:Lossless"),
-    "similarity": _later("similarity:Similarity"),
-    "cross-session": _later("cross_session.engine:CrossSession"),
-    "retrieval": _later("retrieval.engine:Retrieval"),
+    "lossless": _later("engines.lossless.engine:Lossless"),
+    "similarity": _later("engines.similarity:Similarity"),
+    "cross-session": _later("engines.cross_session.engine:CrossSession"),
+    "retrieval": _later("engines.retrieval.engine:Retrieval"),
 }
 MEMORIES: Mapping[str, Make] = {
     "none": NoMemory,
-    "memory-core": _later("memory_core.memory:MemoryCore"),
-    "memory-graph": _later("memory_graph.memory:GraphMemory"),
-    "memory-markdown": _later("memory_markdown.memory:MarkdownMemory"),
-    "memory-vector": _later("memory_vector.memory:VectorMemory"),
+    "memory-core": _later("memories.core.memory:MemoryCore"),
+    "memory-graph": _later("memories.graph.memory:GraphMemory"),
+    "memory-markdown": _later("memories.markdown.memory:MarkdownMemory"),
+    "memory-vector": _later("memories.vector.memory:VectorMemory"),
 }
 TRIGGERS: Mapping[str, Make] = {"auto": Auto, "manual": Manual}
