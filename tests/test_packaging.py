@@ -31,7 +31,7 @@ def test_the_wheel_holds_the_namespace_and_nothing_else(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"perdure"}
     assert "perdure/__init__.py" not in names
-    for name in ("records", "kernel/kernel", "plugins/legacy", "actors/session", "host", "cli/app"):
+    for name in ("records", "kernel/kernel", "plugins/engines/legacy", "actors/session", "host", "cli/app"):
         assert f"perdure/{name}.py" in names
     assert names.count("perdure/py.typed") == 1
     assert len(set(names)) == len(names)

@@ -457,6 +457,27 @@ def test_the_room_for_an_answer_is_what_the_larger_count_leaves(tmp_path: Path) 
     virtual(main)
 
 
+@pytest.mark.parametrize("strict", [False, True], ids=["fallback", "strict"])
+def test_what_a_user_is_told_of_a_failure_holds_no_secret_and_is_true(tmp_path: Path, strict: bool) -> None:
+    class Leaky(Noting):
+        info = EngineInfo("leaky", "Leaky")
+
+        async def assemble(self, context: Any, messages: Items) -> Assembled:
+            raise RuntimeError("no answer for sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789")
+
+    told = Settings(plugins=PluginSettings(strict=strict))
+
+    async def main(clock: VirtualClock) -> None:
+        async with hosted(tmp_path, Play(), clock, engine=Leaky(), settings=told) as host:
+            seen = notices(host)
+            reply = await ask(host, "hello")
+            (notice,) = (n.text for n in seen if n.kind == "engine")
+            assert ("legacy answers" in notice) == (reply.stop == "stop") == (not strict)
+            assert "abcdefgh" not in notice + "".join(reply.errors)
+
+    virtual(main)
+
+
 def test_unpaired_calls_that_an_engine_returns_are_sealed_away(tmp_path: Path) -> None:
     class Unpaired(Noting):
         info = EngineInfo("unpaired", "Unpaired")

@@ -15,6 +15,7 @@ from perdure.actors.engines.lent import context_of
 from perdure.actors.engines.shadow import compared
 from perdure.actors.messages import Snapshot
 from perdure.actors.services import Services
+from perdure.context.text.secrets import redact
 from perdure.contracts import Assembled
 from perdure.edges.session.membership import strangers
 from perdure.errors import EngineUnavailable
@@ -40,8 +41,8 @@ async def assemble(services: Services, view: Snapshot, items: Items) -> Assemble
 def _instead(services: Services, engine: EngineActor, items: Items, why: str) -> Assembled:
     if services.engines.strict:
         raise EngineUnavailable(
-            f"the context engine {engine.id} gives no context ({why}), and [plugins] strict lets no other "
-            "answer: choose one with /engine, or send it again later"
+            f"the context engine {engine.id} gives no context ({redact(why)}), and [plugins] strict lets no "
+            "other answer: choose one with /engine, or send it again later"
         )
     return Assembled(items)
 

@@ -14,6 +14,7 @@ from perdure.actors.calling import PluginFailed, call
 from perdure.actors.engines import health
 from perdure.actors.engines.health import WELL, Condition
 from perdure.actors.services import Services
+from perdure.context.text.secrets import redact
 from perdure.contracts import ContextEngine, EngineContext, EngineInfo, Tool
 from perdure.errors import DamagedStore
 from perdure.events import Notice
@@ -151,7 +152,8 @@ class EngineActor:
             error=error.why,
             trace=error.trace,
         )
-        told = f"{self.id} failed, legacy answers: {error.method}: {error.why}"
+        instead = "" if services.engines.strict else ", legacy answers"
+        told = f"{self.id} failed{instead}: {error.method}: {redact(error.why)}"
         if condition.resting(now):
             rest = condition.rests - now
             services.log.error("engine.quarantined", session=key, engine=self.id, seconds=rest)
