@@ -44,7 +44,7 @@ def test_lists_show_parent_and_state_and_never_an_open_child_as_done(tmp_path: P
     assert session_path(tmp_path, slow).read_bytes() == before
     stopped = run("sessions", "stop", KEY, "--tree", "--state", state)
     assert stopped.code == 1
-    assert "no host serves" in stopped.out
+    assert "no host runs" in stopped.out
 
 
 def test_deleting_a_parent_without_a_host_deletes_its_children_first(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.actors.arguments import a_key
+from perdure.cli.folder import holder
 from perdure.cli.output import emit, say
 from perdure.cli.remote.address import running
 from perdure.cli.remote.client import LONG, asked
 from perdure.cli.remote.client import session as path_of
 from perdure.context.text.plural import counted
+from perdure.looking.target import existing
 
 
 def run(key: str, *, tree: bool, state: Path | None, as_json: bool) -> int:
@@ -17,7 +19,11 @@ def run(key: str, *, tree: bool, state: Path | None, as_json: bool) -> int:
     a_key(key)
     at = running(state)
     if at is None:
-        return _tell(key, False, [], "no host serves this state folder: nothing runs", as_json=as_json)
+        by = holder(existing(state))
+        why = "no host runs here: nothing runs"
+        if by is not None and by.held:
+            why = f"a host without an API has the folder (pid {by.pid}): Host.stop_tree in that program stops it"
+        return _tell(key, False, [], why, as_json=as_json)
     body = {"tree": tree}
     found = asked(at, lambda remote: remote.post(f"{path_of(key)}/stop", body, seconds=LONG))
     below = [str(each) for each in found["below"]]
