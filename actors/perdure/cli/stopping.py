@@ -22,7 +22,7 @@ def run(key: str, *, tree: bool, state: Path | None, as_json: bool) -> int:
         by = holder(existing(state))
         why = "no host runs here: nothing runs"
         if by is not None and by.held:
-            why = f"a host without an API has the folder (pid {by.pid}): Host.stop_tree in that program stops it"
+            why = f"a host without an API has it (pid {by.pid}): Host.stop_tree in that program stops it"
         return _tell(key, False, [], why, as_json=as_json)
     body = {"tree": tree}
     found = asked(at, lambda remote: remote.post(f"{path_of(key)}/stop", body, seconds=LONG))
