@@ -29,13 +29,14 @@ from perdure.edges import backup
 from perdure.edges.backup import back_up
 from perdure.edges.models.reply import say
 from perdure.edges.restoring import restore
-from perdure.edges.session.history import History, shown
+from perdure.edges.session.history import History
 from perdure.edges.session.load import load
 from perdure.edges.session.tail import open_session
 from perdure.edges.state import StateFolder
 from perdure.errors import StorageFailed, UnreadableFile, UsageError
 from perdure.kernel.clock import RealClock
 from perdure.kernel.virtual import VirtualClock
+from perdure.records import Text, User
 
 NOW = 1_790_000_000_000
 OTHER = "agent:main:cli:dm:other"
@@ -358,11 +359,12 @@ def test_backups_under_load_hold_whatever_was_acknowledged_before_them(tmp_path:
             if not told:
                 continue
             history = History(path)
-            said = [text.split()[2] for _, raw in history.records() if (text := _user_text(raw))]
+            # In the order of the branch: an anchor stays in the file when later entries have moved.
+            branch = [item.message for item in history.messages("", 100_000)]
+            said = [text_of(each).split()[1] for each in branch if isinstance(each, User)]
             assert said[: len(told)] == told
             assert len(set(said)) == len(said)
 
 
-def _user_text(raw: bytes) -> str:
-    text = shown(raw)
-    return text if text.startswith("user: agent:") else ""
+def text_of(message: User) -> str:
+    return "".join(block.text for block in message.content if isinstance(block, Text))
