@@ -324,6 +324,24 @@ def _full(*_arguments: object) -> None:
     raise OSError(28, "No space left on device")
 
 
+def test_a_swap_that_ends_while_its_files_are_opened_costs_the_session_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = session_path(tmp_path)
+    path.parent.mkdir(parents=True)
+    write(path, [user("a", None), assistant("b", "a")])
+    found, vanished = backup._segments, [tmp_path / "gone", None]
+
+    def once(file: Path, late: list[Path]) -> list[Path]:
+        gone = vanished.pop(0) if vanished else None
+        return [*found(file, late), *([gone] if gone is not None else [])]
+
+    monkeypatch.setattr(backup, "_segments", once)
+    back_up(folder_of(tmp_path), tmp_path / "out.zip", NOW)
+    restore(tmp_path / "out.zip", tmp_path / "again" / "state", NOW)
+    assert session_path(tmp_path / "again").exists()
+
+
 def test_backups_under_load_hold_whatever_was_acknowledged_before_them(tmp_path: Path) -> None:
     keys = [f"agent:main:cli:dm:s{n}" for n in range(4)]
     acknowledged: dict[str, list[str]] = {key: [] for key in keys}

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from perdure.edges import segments
 from perdure.edges.bundle import Manifest, Source, sources_of, write_bundle
@@ -64,6 +64,10 @@ def _epoch(folder: StateFolder) -> int:
     return found if isinstance(found, int) else 0
 
 
+Beside: TypeAlias = list[tuple[Path, BinaryIO]]
+Pinned: TypeAlias = tuple[BinaryIO, Beside, str]
+
+
 class _Pins:
     """One session's files at a time, held open while they are copied."""
 
@@ -82,34 +86,58 @@ class _Pins:
                     yield from self._session(Path(place, name))
 
     def _session(self, path: Path) -> Iterator[Source]:
-        mark, kept = (path.with_name(f"{path.name[:200]}{suffix}") for suffix in (".swap", ".old"))
-        try:
-            swapped = os.readlink(mark)
-        except OSError:
-            swapped = ""
         with ExitStack() as stack:
-            try:
-                file = stack.enter_context(path.open("rb"))
-                late = [kept] if swapped and kept.exists() else []
-                beside = [(each, stack.enter_context(each.open("rb"))) for each in _segments(path, late)]
-            except FileNotFoundError:
+            found = self._opened(path, stack)
+            if found is None:
                 return  # deleted meanwhile
+            file, beside, swapped = found
             self._open = {os.fspath(path): file}
             self._open.update((os.fspath(each), opened) for each, opened in beside)
-            if late:
-                self._links[self._told(mark)] = swapped
+            if swapped:
+                self._links[self._told(_names(path)[0])] = swapped
             size = os.fstat(file.fileno()).st_size
-            yield Source(self._told(path), os.fspath(path), self._whole(path, file, size, late))
+            yield Source(self._told(path), os.fspath(path), self._whole(path, file, size, bool(swapped)))
             for each, _ in beside:
                 yield Source(self._told(each), os.fspath(each))
 
-    def _whole(self, path: Path, file: BinaryIO, size: int, late: list[Path]) -> int:
+    def _opened(
+        self, path: Path, stack: ExitStack
+    ) -> tuple[BinaryIO, list[tuple[Path, BinaryIO]], str] | None:
+        """The file, what belongs to it, and the mark of a swap under way. One that ends in between takes its
+        second name away: then all of it is opened again. `None`: the session is gone.
+        """
+        mark, kept = _names(path)
+        while True:
+            try:
+                swapped = os.readlink(mark)
+            except OSError:
+                swapped = ""
+            with ExitStack() as held:
+                try:
+                    file: BinaryIO = held.enter_context(path.open("rb"))
+                    late = [kept] if swapped and kept.exists() else []
+                    others = _segments(path, late)
+                    beside: Beside = [(each, held.enter_context(each.open("rb"))) for each in others]
+                except FileNotFoundError:
+                    if not path.exists():
+                        return None
+                    continue
+                stack.push(held.pop_all())
+                return file, beside, swapped if late else ""
+
+    def _whole(self, path: Path, file: BinaryIO, size: int, late: bool) -> int:
         """What is read of a file: a line that is being written now belongs to nobody yet."""
         current = path.name.endswith(keys.SUFFIX) and not late
         return whole_lines(file.fileno(), size) or size if current else size
 
     def _told(self, path: Path) -> str:
         return path.relative_to(self._folder.path).as_posix()
+
+
+def _names(path: Path) -> tuple[Path, Path]:
+    """The mark of a swap of this file, and the second name of its old inode."""
+    mark, kept = (path.with_name(f"{path.name[:200]}{suffix}") for suffix in (".swap", ".old"))
+    return mark, kept
 
 
 def _segments(path: Path, late: list[Path]) -> list[Path]:
