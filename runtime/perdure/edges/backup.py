@@ -108,22 +108,18 @@ class _Pins:
         """
         mark, kept = _names(path)
         while True:
-            try:
-                swapped = os.readlink(mark)
-            except OSError:
-                swapped = ""
             with ExitStack() as held:
                 try:
                     file: BinaryIO = held.enter_context(path.open("rb"))
-                    late = [kept] if swapped and kept.exists() else []
-                    others = _segments(path, late)
+                    swapped = _swap(mark, kept, file)  # looked at last: it may have begun only now
+                    others = _segments(path, [kept] if swapped else [])
                     beside: Beside = [(each, held.enter_context(each.open("rb"))) for each in others]
                 except FileNotFoundError:
                     if not path.exists():
                         return None
                     continue
                 stack.push(held.pop_all())
-                return file, beside, swapped if late else ""
+                return file, beside, swapped
 
     def _whole(self, path: Path, file: BinaryIO, size: int, late: bool) -> int:
         """What is read of a file: a line that is being written now belongs to nobody yet."""
@@ -138,6 +134,16 @@ def _names(path: Path) -> tuple[Path, Path]:
     """The mark of a swap of this file, and the second name of its old inode."""
     mark, kept = (path.with_name(f"{path.name[:200]}{suffix}") for suffix in (".swap", ".old"))
     return mark, kept
+
+
+def _swap(mark: Path, kept: Path, file: BinaryIO) -> str:
+    """The mark of a swap whose new file this is, and which may not have taken over the late lines yet."""
+    try:
+        swapped = os.readlink(mark)
+        old = kept.stat().st_ino == os.fstat(file.fileno()).st_ino
+    except OSError:
+        return ""
+    return "" if old else swapped
 
 
 def _segments(path: Path, late: list[Path]) -> list[Path]:
